@@ -1,0 +1,188 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// key is one setting: its name in the file, its text default, and how its text becomes a field. A list has one element
+// of texts an item, every other key exactly one.
+type key struct {
+	name   string
+	def    string
+	doc    string
+	list   bool
+	secret bool
+	set    func(c *Config, texts []string) error
+}
+
+// env is the key's environment variable: serve.api_key is CLADE_SERVE_API_KEY.
+func (k key) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(k.name, ".", "_"))
+}
+
+// keys is the closed list, in the order `clade config` prints.
+var keys = []key{
+	{name: "models.dirs", list: true, def: "~/.local/share/clade/models", doc: "folders that hold models: directories with a config.json, or .gguf files",
+		set: paths(func(c *Config) *[]string { return &c.Models.Dirs })},
+	{name: "models.hf_cache", doc: "Hugging Face cache; empty: HF_HUB_CACHE, HF_HOME/hub, or ~/.cache/huggingface/hub",
+		set: path(func(c *Config) *string { return &c.Models.HFCache })},
+	{name: "plugins.dirs", list: true, doc: "folders of plugins beside those next to the executable",
+		set: paths(func(c *Config) *[]string { return &c.Plugins.Dirs })},
+	{name: "runtime", doc: "directory of the native runtime; empty: runtime/cpu beside the executable",
+		set: path(func(c *Config) *string { return &c.Runtime })},
+	{name: "memory_budget", def: "0", doc: "bytes that models may take (4GiB, 800MB); 0: what the machine has available",
+		set: size(func(c *Config) *uint64 { return &c.MemoryBudget })},
+	{name: "log_level", def: "warn", doc: "debug, info, warn or error; the log goes to stderr",
+		set: oneOf(func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error")},
+	{name: "model.device", def: "auto", doc: "exact device string, or auto", set: text(func(c *Config) *string { return &c.Model.Device })},
+	{name: "model.dtype", def: "native", doc: "native, float32, bfloat16 or float16",
+		set: oneOf(func(c *Config) *string { return &c.Model.DType }, "native", "float32", "bfloat16", "float16")},
+	{name: "model.kv", def: "native", doc: "KV cache scheme: native, f32 or bf16", set: text(func(c *Config) *string { return &c.Model.KV })},
+	{name: "model.context", def: "0", doc: "tokens of context; 0: the model's own", set: number32(func(c *Config) *uint32 { return &c.Model.Context })},
+	{name: "model.threads", def: "0", doc: "most threads a model computes with; 0: the machine's cores", set: number32(func(c *Config) *uint32 { return &c.Model.Threads })},
+	{name: "model.kernels", def: "auto", doc: "auto, require, off or fast",
+		set: oneOf(func(c *Config) *string { return &c.Model.Kernels }, "auto", "require", "off", "fast")},
+	{name: "model.deterministic", def: "auto", doc: "true, false or auto (on where every kernel of the plan has the property)",
+		set: oneOf(func(c *Config) *string { return &c.Model.Deterministic }, "auto", "true", "false")},
+	{name: "serve.host", def: "127.0.0.1", doc: "address to listen on", set: text(func(c *Config) *string { return &c.Serve.Host })},
+	{name: "serve.port", def: "8080", doc: "port to listen on; 0: any free one", set: func(c *Config, t []string) error {
+		n, err := strconv.ParseUint(t[0], 10, 16)
+		c.Serve.Port = uint16(n)
+		return wrapNumber(err, "a port from 0 to 65535")
+	}},
+	{name: "serve.api_key", secret: true, doc: "key that clients must send; required on an address others can reach",
+		set: text(func(c *Config) *string { return &c.Serve.APIKey })},
+	{name: "serve.allowed_hosts", list: true, doc: "Host headers accepted beside loopback names and the listening address",
+		set: func(c *Config, t []string) error { c.Serve.AllowedHosts = t; return nil }},
+	{name: "serve.insecure_no_auth", def: "false", doc: "serve on a reachable address without an API key",
+		set: boolean(func(c *Config) *bool { return &c.Serve.InsecureNoAuth })},
+	{name: "serve.drain_timeout", def: "30s", doc: "time that running requests get after SIGTERM", set: func(c *Config, t []string) error {
+		d, err := time.ParseDuration(t[0])
+		if err != nil || d < 0 {
+			return fmt.Errorf("want a duration such as 30s")
+		}
+		c.Serve.DrainTimeout = d
+		return nil
+	}},
+	{name: "serve.max_request_bytes", def: "32MiB", doc: "largest request body", set: size(func(c *Config) *uint64 { return &c.Serve.MaxRequestBytes })},
+	{name: "serve.lazy", def: "false", doc: "open a model at its first request instead of at start",
+		set: boolean(func(c *Config) *bool { return &c.Serve.Lazy })},
+	{name: "serve.temperature", doc: "temperature of requests that name none",
+		set: optionalFloat(func(c *Config) **float64 { return &c.Serve.Temperature }, 0, 100)},
+	{name: "serve.top_p", doc: "top_p of requests that name none",
+		set: optionalFloat(func(c *Config) **float64 { return &c.Serve.TopP }, 0, 1)},
+	{name: "serve.top_k", doc: "top_k of requests that name none", set: optional32(func(c *Config) **uint32 { return &c.Serve.TopK })},
+	{name: "serve.min_p", doc: "min_p of requests that name none",
+		set: optionalFloat(func(c *Config) **float64 { return &c.Serve.MinP }, 0, 1)},
+	{name: "serve.max_tokens", doc: "max_tokens of requests that name none", set: optional32(func(c *Config) **uint32 { return &c.Serve.MaxTokens })},
+}
+
+// Keys are the names of every key, in the table's order.
+func Keys() []string {
+	out := make([]string, 0, len(keys))
+	for _, k := range keys {
+		out = append(out, k.name)
+	}
+	return out
+}
+
+type setter = func(c *Config, texts []string) error
+
+func text(at func(*Config) *string) setter {
+	return func(c *Config, t []string) error { *at(c) = t[0]; return nil }
+}
+
+func path(at func(*Config) *string) setter {
+	return func(c *Config, t []string) error {
+		p, err := expandHome(t[0])
+		*at(c) = p
+		return err
+	}
+}
+
+func paths(at func(*Config) *[]string) setter {
+	return func(c *Config, t []string) error {
+		out := make([]string, 0, len(t))
+		for _, s := range t {
+			p, err := expandHome(s)
+			if err != nil {
+				return err
+			}
+			out = append(out, p)
+		}
+		*at(c) = out
+		return nil
+	}
+}
+
+func oneOf(at func(*Config) *string, allowed ...string) setter {
+	return func(c *Config, t []string) error {
+		if !slices.Contains(allowed, t[0]) {
+			return fmt.Errorf("%q is not one of %s", t[0], strings.Join(allowed, ", "))
+		}
+		*at(c) = t[0]
+		return nil
+	}
+}
+
+func boolean(at func(*Config) *bool) setter {
+	return func(c *Config, t []string) error {
+		b, err := strconv.ParseBool(t[0])
+		*at(c) = b
+		return wrapNumber(err, "true or false")
+	}
+}
+
+func size(at func(*Config) *uint64) setter {
+	return func(c *Config, t []string) error {
+		n, err := ParseBytes(t[0])
+		*at(c) = n
+		return err
+	}
+}
+
+func number32(at func(*Config) *uint32) setter {
+	return func(c *Config, t []string) error {
+		n, err := strconv.ParseUint(t[0], 10, 32)
+		*at(c) = uint32(n)
+		return wrapNumber(err, "a whole number")
+	}
+}
+
+func optional32(at func(*Config) **uint32) setter {
+	return func(c *Config, t []string) error {
+		if t[0] == "" {
+			return nil
+		}
+		n, err := strconv.ParseUint(t[0], 10, 32)
+		v := uint32(n)
+		*at(c) = &v
+		return wrapNumber(err, "a whole number")
+	}
+}
+
+func optionalFloat(at func(*Config) **float64, low, high float64) setter {
+	return func(c *Config, t []string) error {
+		if t[0] == "" {
+			return nil
+		}
+		v, err := strconv.ParseFloat(t[0], 64)
+		if err != nil || math.IsNaN(v) || v < low || v > high {
+			return fmt.Errorf("want a number from %g to %g", low, high)
+		}
+		*at(c) = &v
+		return nil
+	}
+}
+
+func wrapNumber(err error, want string) error {
+	if err != nil {
+		return fmt.Errorf("want %s", want)
+	}
+	return nil
+}
