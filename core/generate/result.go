@@ -1,0 +1,91 @@
+package generate
+
+import (
+	"time"
+
+	"github.com/clademl/clade/sdk/contract/cladev1"
+)
+
+// Why a generation ended, as the OpenAI API spells it.
+const (
+	FinishStop   = "stop"
+	FinishLength = "length"
+)
+
+// Delta is what became final since the last one. Text may lag behind IDs: it waits for whole characters and for text that
+// might begin a stop string.
+type Delta struct {
+	Text     string
+	IDs      []int32
+	Logprobs []TokenLogprobs
+}
+
+// TokenLogprobs is one generated token's log probability and its alternatives, likeliest first.
+type TokenLogprobs struct {
+	TokenLogprob
+	Top []TokenLogprob
+}
+
+// TokenLogprob is one token, as bytes because a token need not be whole characters.
+type TokenLogprob struct {
+	ID      int32
+	Text    string
+	Logprob float32
+}
+
+// Result of a generation that ended well.
+type Result struct {
+	Text   string
+	IDs    []int32
+	Finish string
+	// Stop is the stop string that ended it, if one did.
+	Stop       string
+	Usage      Usage
+	Provenance Provenance
+}
+
+// Usage counts tokens and times.
+type Usage struct {
+	PromptTokens    uint32        `json:"prompt_tokens"`
+	CachedTokens    uint32        `json:"cached_tokens"`
+	GeneratedTokens uint32        `json:"generated_tokens"`
+	Prefill         time.Duration `json:"prefill_ns"`
+	Decode          time.Duration `json:"decode_ns"`
+}
+
+// Provenance says what produced the tokens.
+type Provenance struct {
+	Plugin        string   `json:"plugin"`
+	PluginVersion string   `json:"plugin_version"`
+	Device        string   `json:"device"`
+	DType         string   `json:"dtype"`
+	GraphEntry    string   `json:"graph_entry"`
+	Kernels       []string `json:"kernels"`
+	Runtime       string   `json:"runtime"`
+	Deterministic bool     `json:"deterministic"`
+	Resumed       bool     `json:"resumed"`
+	Seed          *uint64  `json:"seed,omitempty"`
+	Threads       uint32   `json:"threads"`
+	Notes         []string `json:"notes,omitempty"`
+}
+
+// UsageOf reads the contract's usage.
+func UsageOf(u *cladev1.Usage) Usage {
+	return Usage{
+		PromptTokens: u.GetPromptTokens(), CachedTokens: u.GetCachedTokens(), GeneratedTokens: u.GetGeneratedTokens(),
+		Prefill: time.Duration(u.GetPrefillNs()), Decode: time.Duration(u.GetDecodeNs()),
+	}
+}
+
+// ProvenanceOf reads the contract's provenance; notes come first.
+func ProvenanceOf(p *cladev1.Provenance, notes []string) Provenance {
+	out := Provenance{
+		Plugin: p.GetPlugin(), PluginVersion: p.GetPluginVersion(), Device: p.GetDevice(), DType: p.GetDtype(),
+		GraphEntry: p.GetGraphEntry(), Kernels: p.GetKernels(), Runtime: p.GetRuntime(), Deterministic: p.GetDeterministic(),
+		Resumed: p.GetResumed(), Threads: p.GetThreads(), Notes: append(append([]string(nil), notes...), p.GetNotes()...),
+	}
+	if p != nil {
+		out.Seed = p.Seed
+	}
+	return out
+}
