@@ -1,0 +1,154 @@
+package tiny
+
+import (
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/clademl/clade/sdk/weights/quant"
+)
+
+const ggufAlignment = 32
+
+// ggmlTypes are the type numbers of ggml.h.
+var ggmlTypes = map[string]uint32{"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 8, "BF16": 30}
+
+// ggufNames maps the last parts of a llama tensor's name; llama.cpp's gguf-py tensor_mapping is the source.
+var ggufNames = strings.NewReplacer(
+	"model.embed_tokens.", "token_embd.", "model.layers.", "blk.", "model.norm.", "output_norm.", "lm_head.", "output.",
+	"input_layernorm.", "attn_norm.", "post_attention_layernorm.", "ffn_norm.",
+	"self_attn.q_proj.", "attn_q.", "self_attn.k_proj.", "attn_k.", "self_attn.v_proj.", "attn_v.",
+	"self_attn.o_proj.", "attn_output.", "mlp.gate_proj.", "ffn_gate.", "mlp.up_proj.", "ffn_up.", "mlp.down_proj.", "ffn_down.",
+)
+
+var ropeRows = regexp.MustCompile(`self_attn\.([qk])_proj\.`)
+
+// gguf stores matrices in one ggml type and vectors as F32, as llama.cpp's converter does: q and k rows go to the
+// interleaved rope order.
+func gguf(dtype string) func(Checkpoint, string) error {
+	return func(c Checkpoint, path string) error {
+		var tensors []stored
+		for _, t := range c.Tensors {
+			if m := ropeRows.FindStringSubmatch(t.Name); m != nil {
+				heads := map[string]int{"q": llamaHeads, "k": llamaKVHeads}[m[1]]
+				t.Values = interleave(t.Values, heads, t.Shape[0])
+			}
+			s := stored{ggufNames.Replace(t.Name), "F32", t.Shape, nil}
+			if len(t.Shape) == 2 {
+				s.dtype = dtype
+			}
+			s.data = encodeGGUF(s.dtype, t)
+			tensors = append(tensors, s)
+		}
+		return writeGGUF(c, path, tensors)
+	}
+}
+
+func encodeGGUF(dtype string, t Tensor) []byte {
+	block, ok := quant.BlockFormat(dtype)
+	if !ok {
+		return encode(dtype, t.Values)
+	}
+	var out []byte
+	for row := range slices.Chunk(t.Values, t.Shape[len(t.Shape)-1]) {
+		out = append(out, block.Quantize(row)...)
+	}
+	return out
+}
+
+// interleave moves row half*D/2+i of a head to row 2*i+half.
+func interleave(values []float32, heads, rows int) []float32 {
+	out := make([]float32, len(values))
+	dim, width := rows/heads, len(values)/rows
+	for r := range rows {
+		head, within := r/dim, r%dim
+		to := head*dim + 2*(within%(dim/2)) + within/(dim/2)
+		copy(out[to*width:(to+1)*width], values[r*width:(r+1)*width])
+	}
+	return out
+}
+
+type ggufWriter struct{ out []byte }
+
+func (w *ggufWriter) u32(v uint32) { w.out = binary.LittleEndian.AppendUint32(w.out, v) }
+func (w *ggufWriter) u64(v uint64) { w.out = binary.LittleEndian.AppendUint64(w.out, v) }
+func (w *ggufWriter) text(s string) {
+	w.u64(uint64(len(s)))
+	w.out = append(w.out, s...)
+}
+
+// keyValue writes one metadata entry: uint32, float32 or string.
+func (w *ggufWriter) keyValue(key string, value any) {
+	w.text(key)
+	switch v := value.(type) {
+	case int:
+		w.u32(4)
+		w.u32(uint32(v))
+	case float64:
+		w.u32(6)
+		w.u32(math.Float32bits(float32(v)))
+	case string:
+		w.u32(8)
+		w.text(v)
+	}
+}
+
+func (w *ggufWriter) pad() {
+	for len(w.out)%ggufAlignment != 0 {
+		w.out = append(w.out, 0)
+	}
+}
+
+func writeGGUF(c Checkpoint, path string, tensors []stored) error {
+	metadata := []struct {
+		key   string
+		value any
+	}{
+		{"general.architecture", "llama"},
+		{"general.name", c.Name},
+		{"general.alignment", ggufAlignment},
+		{"llama.block_count", c.Config["num_hidden_layers"]},
+		{"llama.context_length", c.Config["max_position_embeddings"]},
+		{"llama.embedding_length", c.Config["hidden_size"]},
+		{"llama.feed_forward_length", c.Config["intermediate_size"]},
+		{"llama.attention.head_count", c.Config["num_attention_heads"]},
+		{"llama.attention.head_count_kv", c.Config["num_key_value_heads"]},
+		{"llama.attention.layer_norm_rms_epsilon", c.Config["rms_norm_eps"]},
+		{"llama.rope.dimension_count", llamaHidden / llamaHeads},
+		{"llama.rope.freq_base", c.Config["rope_theta"]},
+		{"llama.vocab_size", c.Config["vocab_size"]},
+		{"tokenizer.ggml.bos_token_id", c.Config["bos_token_id"]},
+		{"tokenizer.ggml.eos_token_id", c.Config["eos_token_id"]},
+	}
+	w := &ggufWriter{out: []byte("GGUF")}
+	w.u32(3)
+	w.u64(uint64(len(tensors)))
+	w.u64(uint64(len(metadata)))
+	for _, m := range metadata {
+		w.keyValue(m.key, m.value)
+	}
+	offset := 0
+	for _, t := range tensors {
+		w.text(t.name)
+		w.u32(uint32(len(t.shape)))
+		for _, d := range slices.Backward(t.shape) {
+			w.u64(uint64(d))
+		}
+		w.u32(ggmlTypes[t.dtype])
+		w.u64(uint64(offset))
+		offset += (len(t.data) + ggufAlignment - 1) / ggufAlignment * ggufAlignment
+	}
+	w.pad()
+	for _, t := range tensors {
+		w.out = append(w.out, t.data...)
+		w.pad()
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, w.out, 0o644)
+}

@@ -1,0 +1,37 @@
+package tiny
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The goldens of plugins/universal/testdata stand on these bytes.
+func TestCheckpointsAreTheSameBytesEverywhere(t *testing.T) {
+	dir := t.TempDir()
+	paths, err := WriteAll(dir, Llama())
+	require.NoError(t, err)
+	require.Len(t, paths, len(Llama()))
+
+	h := sha256.New()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		h.Write(data)
+		return err
+	}))
+	require.Equal(t, "eb3e98806850067d4f1d247e98d1c170846a11d2a6092f6f2224ce851456f6f0", hex.EncodeToString(h.Sum(nil)),
+		"a recipe changed: run plugins/universal/testdata/oracle.py again and update this digest")
+}
+
+func TestInterleaveIsTheInverseOfTheHalfSplit(t *testing.T) {
+	// One head of four rows, one column: half-split order a0 a1 b0 b1 pairs as (a0,b0), (a1,b1).
+	require.Equal(t, []float32{0, 2, 1, 3}, interleave([]float32{0, 1, 2, 3}, 1, 4))
+}
