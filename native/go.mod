@@ -1,0 +1,3 @@
+module github.com/clademl/clade/native
+
+go 1.26.0
