@@ -1,0 +1,153 @@
+// Package serve is the HTTP server: it listens, guards, answers health, and drains. The APIs over it are its subpackages.
+//
+// Who may talk to it:
+//   - By default it listens on loopback. Another address needs an API key, or insecure_no_auth said out loud.
+//   - With an API key every request but GET /health carries it: "Authorization: Bearer KEY" or "X-Api-Key: KEY".
+//   - The Host header must be an IP literal, localhost, this machine's name or an allowed host: a web page whose name was
+//     rebound to this address is refused. A browser's cross-origin request that could change something is refused.
+//
+// Its life: New, Run (opens the models unless lazy, then listens), and when Run's context ends: health says draining,
+// new requests are refused as unavailable, running ones get the drain time, then their contexts end, then the models close.
+//
+// Invariants: one models' engine process each; a dead one is started again in the background, and health says 503 until
+// it is ready. Not for: what a request means (serve/openai) or how a model runs (core/loader).
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/clademl/clade/core/serve/openai"
+	"github.com/clademl/clade/sdk/contract"
+)
+
+// Options of a server; every field has a meaning at zero except DrainTimeout, where zero waits for nobody.
+type Options struct {
+	Host            string
+	Port            uint16
+	APIKey          string
+	AllowedHosts    []string
+	InsecureNoAuth  bool
+	DrainTimeout    time.Duration
+	MaxRequestBytes uint64
+	// Lazy opens a model at its first request.
+	Lazy   bool
+	Logger *slog.Logger
+	// Listening is told the address once the server accepts connections.
+	Listening func(addr net.Addr)
+}
+
+// Limits of a connection. There is no write timeout: a stream lasts as long as its generation.
+const (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 60 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+	defaultBody   = 32 << 20
+	// closeTimeout is what the models get to end after the last request has.
+	closeTimeout = 10 * time.Second
+)
+
+// Server serves models.
+type Server struct {
+	o        Options
+	registry *registry
+	drain    drainState
+}
+
+// New makes a server of the given models. It refuses a reachable address without a key.
+func New(o Options, models []Served) (*Server, error) {
+	if o.Host == "" {
+		o.Host = "127.0.0.1"
+	}
+	if o.MaxRequestBytes == 0 {
+		o.MaxRequestBytes = defaultBody
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if !isLoopback(o.Host) && o.APIKey == "" && !o.InsecureNoAuth {
+		return nil, contract.Errorf(contract.InvalidArgument, "host", "%s can be reached by others and no API key is set", o.Host).
+			WithNext("set --api-key or CLADE_SERVE_API_KEY, or --insecure-no-auth")
+	}
+	reg, err := newRegistry(models, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{o: o, registry: reg}, nil
+}
+
+// Handler is the server's HTTP surface, as Run serves it.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	openai.New(s.registry).Register(mux)
+	mux.HandleFunc("GET /health", s.health)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("clade is running; see GET /v1/models\n"))
+	})
+	return s.guard(jsonErrors(mux))
+}
+
+// Run listens and serves until ctx ends, then drains. A drain that ended on time returns nil.
+func (s *Server) Run(ctx context.Context) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort(s.o.Host, strconv.Itoa(int(s.o.Port))))
+	if err != nil {
+		return contract.Errorf(contract.Unavailable, "port", "%w", err).WithNext("choose another with --port; 0 is any free one")
+	}
+	work, endWork := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer endWork(nil)
+	s.registry.start(work)
+	defer s.closeModels(ctx)
+	if !s.o.Lazy {
+		if err := s.registry.openAll(ctx); err != nil {
+			return errors.Join(err, listener.Close())
+		}
+	}
+	server := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return work },
+		ErrorLog:    slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	if s.o.Listening != nil {
+		s.o.Listening(listener.Addr())
+	}
+	select {
+	case err := <-served:
+		return contract.Errorf(contract.Internal, "server", "%w", err)
+	case <-ctx.Done():
+	}
+	return s.shutdown(ctx, server, endWork)
+}
+
+// shutdown drains: running requests get DrainTimeout, then their contexts end with Unavailable.
+func (s *Server) shutdown(ctx context.Context, server *http.Server, endWork context.CancelCauseFunc) error {
+	s.drain.begin()
+	s.o.Logger.Info("draining", "timeout", s.o.DrainTimeout)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.DrainTimeout)
+	defer cancel()
+	err := s.drain.wait(limit)
+	endWork(contract.Errorf(contract.Unavailable, "server", "stopped before the request ended"))
+	grace, cancelGrace := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancelGrace()
+	if shutErr := server.Shutdown(grace); shutErr != nil {
+		_ = server.Close() // what is left is a connection that does not read
+	}
+	if err != nil {
+		return contract.Errorf(contract.Unavailable, "server", "%s passed before every request ended", s.o.DrainTimeout)
+	}
+	return nil
+}
+
+func (s *Server) closeModels(ctx context.Context) {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	s.registry.close(limit)
+}
