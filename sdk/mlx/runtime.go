@@ -1,0 +1,226 @@
+package mlx
+
+// #cgo linux LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/clademl/clade/sdk/contract"
+)
+
+// The versions that the shim was generated for and tested with.
+const (
+	Version  = "0.32.2" // of MLX
+	CVersion = "0.6.0"  // of mlx-c
+)
+
+// manifestFile describes a runtime directory.
+const manifestFile = "runtime.json"
+
+// Manifest is what runtime.json says about a runtime directory.
+type Manifest struct {
+	Variant   string            `json:"variant"`
+	MLX       string            `json:"mlx"`
+	MLXC      string            `json:"mlxc"`
+	OS        string            `json:"os"`
+	Arch      string            `json:"arch"`
+	Libraries map[string]string `json:"libraries"` // name -> path within the directory
+}
+
+// Runtime is MLX, loaded into this process.
+type Runtime struct {
+	dir      string
+	manifest Manifest
+	devices  []Device
+}
+
+// Info says what was loaded.
+type Info struct {
+	Dir      string
+	Variant  string // cpu, cuda13, metal
+	MLX      string // version that the library itself reports
+	MLXC     string
+	Manifest Manifest
+	Devices  []Device
+}
+
+var opened struct {
+	sync.Mutex
+	runtime *Runtime
+}
+
+// Open loads the runtime in dir: libmlx, then libmlxc, by absolute path. It checks runtime.json, the version that the
+// library reports and every function of the table. A process has one runtime: a second Open of the same directory returns
+// it, of another one fails.
+func Open(dir string) (*Runtime, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, contract.Errorf(contract.NotFound, dir, "runtime directory: %w", err)
+	}
+	opened.Lock()
+	defer opened.Unlock()
+	if r := opened.runtime; r != nil {
+		if r.dir != abs {
+			return nil, contract.Errorf(contract.PluginMismatch, abs, "this process has already loaded the runtime %s", r.dir)
+		}
+		return r, nil
+	}
+	m, err := readManifest(abs)
+	if err != nil {
+		return nil, err
+	}
+	r := &Runtime{dir: abs, manifest: *m}
+	// A message lives on the thread of the call.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := r.load(); err != nil {
+		return nil, err
+	}
+	opened.runtime = r
+	return r, nil
+}
+
+func readManifest(dir string) (*Manifest, error) {
+	path := filepath.Join(dir, manifestFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, contract.Errorf(contract.NotFound, path, "no runtime here: %w", err).WithNext("run make setup, or install a runtime")
+	}
+	var m Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, contract.Errorf(contract.ArtifactCorrupt, path, "not a runtime manifest: %w", err)
+	}
+	switch {
+	case m.OS != runtime.GOOS || m.Arch != runtime.GOARCH:
+		return nil, contract.Errorf(contract.PluginMismatch, path, "a runtime for %s/%s on %s/%s", m.OS, m.Arch, runtime.GOOS, runtime.GOARCH)
+	case m.MLX != Version || m.MLXC != CVersion:
+		return nil, contract.Errorf(contract.PluginMismatch, path, "MLX %s with mlx-c %s, but this plugin was built for MLX %s with mlx-c %s", m.MLX, m.MLXC, Version, CVersion)
+	}
+	for _, lib := range []string{"libmlx", "libmlxc"} {
+		if !filepath.IsLocal(m.Libraries[lib]) {
+			return nil, contract.Errorf(contract.ArtifactCorrupt, path, "libraries.%s is %q, not a path within the runtime", lib, m.Libraries[lib])
+		}
+	}
+	return &m, nil
+}
+
+// Library is the absolute path of a library that runtime.json names, such as "libcladekernels".
+func (r *Runtime) Library(name string) (string, bool) {
+	p, ok := r.manifest.Libraries[name]
+	if !ok || !filepath.IsLocal(p) {
+		return "", false
+	}
+	return filepath.Join(r.dir, p), true
+}
+
+func (r *Runtime) load() error {
+	var tried []string
+	var lib unsafe.Pointer
+	for _, name := range []string{"libmlx", "libmlxc"} {
+		path, _ := r.Library(name)
+		tried = append(tried, path)
+		cpath := C.CString(path)
+		lib = C.cx_dlopen(cpath)
+		C.free(unsafe.Pointer(cpath))
+		if lib == nil {
+			return contract.Errorf(contract.NotFound, r.dir, "cannot load %s: %s (tried %s)", name, takeMessage(), strings.Join(tried, ", ")).WithNext("run make setup, or install the runtime again")
+		}
+	}
+	if C.cx_resolve(lib) != 0 {
+		return contract.Errorf(contract.PluginMismatch, tried[1], "lacks %s of mlx-c %s", missingText(), CVersion)
+	}
+	C.cx_install_error_handler()
+	got, err := reportedVersion()
+	if err != nil {
+		return contract.Errorf(contract.PluginMismatch, tried[0], "%w", err)
+	}
+	if got != Version {
+		return contract.Errorf(contract.PluginMismatch, tried[0], "is MLX %s, but runtime.json and this plugin say %s", got, Version)
+	}
+	if r.devices, err = listDevices(); err != nil {
+		return contract.Errorf(contract.Internal, r.dir, "%w", err)
+	}
+	if !r.HasGPU() && C.cx_mlx_disable_compile() != 0 {
+		return contract.Errorf(contract.Internal, r.dir, "disable_compile: %s", takeMessage())
+	}
+	return nil
+}
+
+// missingText names the required functions that the library lacks, a few of them when there are many.
+func missingText() string {
+	const show = 5
+	var names []string
+	for _, s := range Symbols() {
+		if !s.Found && !s.Optional {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) > show {
+		return fmt.Sprintf("%s and %d more functions", strings.Join(names[:show], ", "), len(names)-show)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Symbol is a function of mlx-c that the shim was generated for.
+type Symbol struct {
+	Name     string
+	Optional bool // a build of mlx-c may leave it out
+	Found    bool // the loaded library has it
+}
+
+// Symbols lists the table and what Open found of it.
+func Symbols() []Symbol {
+	out := make([]Symbol, C.CX_SYMBOLS)
+	for i := range out {
+		c := &C.cx_symbols[i]
+		out[i] = Symbol{Name: C.GoString(c.name), Optional: bool(c.optional), Found: bool(c.found)}
+	}
+	return out
+}
+
+// Has tells whether the loaded mlx-c has a function; ask for optional ones before use.
+func (r *Runtime) Has(name string) bool {
+	for _, s := range Symbols() {
+		if s.Name == name {
+			return s.Found
+		}
+	}
+	return false
+}
+
+func reportedVersion() (string, error) {
+	str := C.cx_mlx_string_new()
+	if C.cx_mlx_version(&str) != 0 {
+		return "", &OpError{Op: "version", Message: takeMessage()}
+	}
+	v := C.GoString(C.cx_mlx_string_data(str))
+	if C.cx_mlx_string_free(str) != 0 {
+		return "", &OpError{Op: "version", Message: takeMessage()}
+	}
+	return v, nil
+}
+
+// Info says what was loaded.
+func (r *Runtime) Info() Info {
+	return Info{Dir: r.dir, Variant: r.manifest.Variant, MLX: Version, MLXC: CVersion, Manifest: r.manifest, Devices: append([]Device(nil), r.devices...)}
+}
+
+// HasGPU tells whether the runtime found a GPU.
+func (r *Runtime) HasGPU() bool {
+	for _, d := range r.devices {
+		if d.Kind == GPU {
+			return true
+		}
+	}
+	return false
+}
