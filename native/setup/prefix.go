@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,11 +19,11 @@ import (
 // name mlxc or mlx-c is a suggestion: if it does not fit, a line says why and the source is built.
 
 // installedMLXC returns the path of an installed libmlxc to use, or "".
-func (s *setup) installedMLXC(r runtimeSpec) (string, error) {
+func (s *setup) installedMLXC(ctx context.Context, r runtimeSpec) (string, error) {
 	if prefix := s.getenv("CLADE_MLXC_DIR"); prefix != "" {
-		lib, err := s.mlxcIn(prefix, r)
+		lib, err := s.mlxcIn(ctx, prefix, r)
 		if err != nil {
-			return "", fmt.Errorf("CLADE_MLXC_DIR: %w", err)
+			return "", fmt.Errorf("CLADE_MLXC_DIR: %w; unset it to have the pinned mlx-c built", err)
 		}
 		return lib, nil
 	}
@@ -32,7 +33,7 @@ func (s *setup) installedMLXC(r runtimeSpec) (string, error) {
 		if err != nil || prefix == "" {
 			continue
 		}
-		lib, err := s.mlxcIn(prefix, r)
+		lib, err := s.mlxcIn(ctx, prefix, r)
 		if err != nil {
 			s.note("the installed mlx-c is not used: %v", err)
 			return "", nil
@@ -42,8 +43,8 @@ func (s *setup) installedMLXC(r runtimeSpec) (string, error) {
 	return "", nil
 }
 
-// mlxcIn finds libmlxc in a prefix and holds its version to the pinned one.
-func (s *setup) mlxcIn(prefix string, r runtimeSpec) (string, error) {
+// mlxcIn finds libmlxc in a prefix and holds it to the pinned version and the pinned libmlx.
+func (s *setup) mlxcIn(ctx context.Context, prefix string, r runtimeSpec) (string, error) {
 	lib, err := firstFile(filepath.Base(r.LibMLXC), filepath.Join(prefix, "lib"), filepath.Join(prefix, "lib64"), filepath.Join(prefix, "lib", "*-linux-gnu"))
 	if err != nil {
 		return "", err
@@ -63,7 +64,11 @@ func (s *setup) mlxcIn(prefix string, r runtimeSpec) (string, error) {
 	if got := string(m[1]); got != s.versions.MLXC.Version {
 		return "", fmt.Errorf("%s: mlx-c is %s, and %s is needed", prefix, got, s.versions.MLXC.Version)
 	}
-	return lib, nil
+	wheels, err := s.unpacked(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	return lib, fits(lib, filepath.Join(wheels, filepath.FromSlash(r.LibMLX)))
 }
 
 func firstFile(name string, dirs ...string) (string, error) {

@@ -37,7 +37,7 @@ func (s *setup) runtime(ctx context.Context, variant string) error {
 	if err != nil {
 		return err
 	}
-	installed, err := s.installedMLXC(r)
+	installed, err := s.installedMLXC(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -68,8 +68,6 @@ func (s *setup) runtime(ctx context.Context, variant string) error {
 			return err
 		}
 		mlxc = filepath.Join(built, filepath.Base(r.LibMLXC))
-	} else if err := fits(installed, filepath.Join(wheels, filepath.FromSlash(r.LibMLX))); err != nil {
-		return fmt.Errorf("the installed mlx-c does not fit: %w; unset CLADE_MLXC_DIR (or uninstall it) to build the pinned one", err)
 	}
 	rec := record{
 		Variant: variant, MLX: s.versions.MLX, MLXC: s.versions.MLXC.Version, OS: s.os, Arch: s.arch,
