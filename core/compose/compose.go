@@ -1,0 +1,297 @@
+// Package compose resolves the composition of one load: device, dtype, KV scheme, context, threads and the rest, each
+// with the source that decided it: the user, the model's files, the family, or a default.
+//
+// Invariants: every field that reaches the plugin has a value; a value the user asked for and the plugin does not declare
+// is refused by name; a default that the plugin does not declare is not sent, because the plugin then has no choice to
+// make. The device "auto" stays open until the plugin's first plan names the exact one. Not for: judging whether it fits
+// (core/loader admits the plan).
+package compose
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+)
+
+// Source says who decided a field.
+type Source string
+
+// The sources, strongest first.
+const (
+	FromUser    Source = "user"
+	FromFiles   Source = "model files"
+	FromFamily  Source = "family"
+	FromDefault Source = "default"
+)
+
+// Field is one resolved field, as `clade show` prints it.
+type Field struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Source Source `json:"source"`
+}
+
+// Wishes are what a person asked for; zero values and "auto" ask for nothing.
+type Wishes struct {
+	Device        string
+	DType         string
+	KV            string
+	Context       uint32
+	Threads       uint32
+	Kernels       string
+	Deterministic string
+}
+
+// Model is what the model's files say.
+type Model struct {
+	// Format is safetensors, gguf or colibri.
+	Format string
+	// FloatDType is the checkpoint's float dtype in the contract's spelling; empty when it has none.
+	FloatDType string
+	// MaxContext is the most positions it was made for; 0: it does not say.
+	MaxContext uint32
+}
+
+// Family is the record's composition defaults; zero: none.
+type Family struct {
+	KV            string
+	Rows          uint32
+	Context       uint32
+	MaxGeneration uint32
+}
+
+// Machine is what the host knows of where it runs.
+type Machine struct {
+	TotalBytes  uint64
+	BudgetBytes uint64
+}
+
+// Input of a resolution. Declares reports whether the plugin honours a composition path.
+type Input struct {
+	Wishes   Wishes
+	Model    Model
+	Family   Family
+	Machine  Machine
+	Declares func(path string) bool
+}
+
+// defaults where neither the user, the files nor the family has an opinion.
+const (
+	defaultContext = 4096
+	defaultRows    = 1
+	// prefillChunk is one KV step of sdk/kv; results do not depend on it.
+	prefillChunk = 256
+)
+
+// Composition is a resolved one.
+type Composition struct {
+	Proto  *cladev1.Composition
+	Fields []Field
+	// wanted is the device as asked for; auto until Bind.
+	wanted string
+	in     Input
+}
+
+// Resolve decides every field. Errors: InvalidArgument for a value no model takes, UnsupportedOption for one that this
+// plugin does not honour.
+func Resolve(in Input) (*Composition, error) {
+	c := &Composition{Proto: &cladev1.Composition{}, in: in, wanted: in.Wishes.Device}
+	for _, step := range []func() error{
+		c.device, c.dtype, c.kv, c.context, c.kernels, c.deterministic, c.counts,
+	} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// put records a field and sends it if the plugin declares its path. write is nil for a field the plan decides.
+func (c *Composition) put(name, path, value string, source Source, write func()) error {
+	declared := c.in.Declares(path)
+	if !declared && source == FromUser {
+		return contract.Errorf(contract.UnsupportedOption, name, "the model's plugin does not honour it")
+	}
+	if declared && write != nil {
+		write()
+	}
+	if declared || source != FromDefault {
+		c.set(Field{name, value, source})
+	}
+	return nil
+}
+
+func (c *Composition) set(f Field) {
+	for i := range c.Fields {
+		if c.Fields[i].Name == f.Name {
+			c.Fields[i] = f
+			return
+		}
+	}
+	c.Fields = append(c.Fields, f)
+}
+
+func asked(s string) bool { return s != "" && s != "auto" }
+
+func (c *Composition) device() error {
+	if !asked(c.wanted) {
+		return nil // Bind
+	}
+	return c.put("device", "device", c.wanted, FromUser, func() { c.Proto.Device = &c.wanted })
+}
+
+// Bind freezes what waited for the plugin's first plan: the device it would run on, and what follows from its kind. It
+// reports whether the composition changed, so that the plan is made again.
+func (c *Composition) Bind(plan *cladev1.Plan) (bool, error) {
+	before := proto.Clone(c.Proto)
+	if !asked(c.wanted) && plan.GetDevice() != "" {
+		device := plan.GetDevice()
+		if err := c.put("device", "device", device, FromDefault, func() { c.Proto.Device = &device }); err != nil {
+			return false, err
+		}
+		c.set(Field{"device", device, FromDefault})
+	}
+	if c.in.Model.Format == "gguf" && !asked(c.in.Wishes.DType) && !onCPU(plan.GetDevice()) {
+		if err := c.putDType("bfloat16", FromDefault); err != nil {
+			return false, err
+		}
+	}
+	if !asked(c.in.Wishes.Deterministic) && !onCPU(plan.GetDevice()) {
+		if err := c.putDeterministic(false, FromDefault); err != nil {
+			return false, err
+		}
+	}
+	return !proto.Equal(before, c.Proto), nil
+}
+
+func onCPU(device string) bool { return device == "" || strings.HasPrefix(device, "cpu") }
+
+// dtype native is the checkpoint's own float dtype; for GGUF float32 on the CPU and bfloat16 on a GPU (Bind).
+func (c *Composition) dtype() error {
+	switch w := c.in.Wishes.DType; {
+	case w == "float32" || w == "bfloat16" || w == "float16":
+		return c.putDType(w, FromUser)
+	case asked(w) && w != "native":
+		return contract.Errorf(contract.InvalidArgument, "dtype", "%q is not one of native, float32, bfloat16, float16", w)
+	}
+	if c.in.Model.Format != "gguf" && c.in.Model.FloatDType != "" {
+		return c.putDType(c.in.Model.FloatDType, FromFiles)
+	}
+	return c.putDType("float32", FromDefault)
+}
+
+func (c *Composition) putDType(value string, source Source) error {
+	return c.put("dtype", "dtype", value, source, func() { c.Proto.Dtype = &value })
+}
+
+func (c *Composition) kv() error {
+	value, source := "native", FromDefault
+	switch {
+	case asked(c.in.Wishes.KV) && c.in.Wishes.KV != "native":
+		value, source = c.in.Wishes.KV, FromUser
+	case c.in.Family.KV != "":
+		value, source = c.in.Family.KV, FromFamily
+	}
+	switch value {
+	case "native", "f32", "bf16":
+	default:
+		return contract.Errorf(contract.UnsupportedOption, "kv", "%q is not one of native, f32, bf16; quantized caches come with 0.2.0", value)
+	}
+	return c.put("kv", "kv.plain", value, source, func() {
+		c.Proto.Kv = &cladev1.KvScheme{Scheme: &cladev1.KvScheme_Plain{Plain: value}}
+	})
+}
+
+// context is the user's, else the smaller of the family's and the model's own.
+func (c *Composition) context() error {
+	most := c.in.Model.MaxContext
+	if w := c.in.Wishes.Context; w > 0 {
+		if most > 0 && w > most {
+			return contract.Errorf(contract.InvalidArgument, "context", "%d is more than the %d positions the model was made for", w, most)
+		}
+		return c.putContext(w, FromUser)
+	}
+	switch family := c.in.Family.Context; {
+	case family > 0 && (most == 0 || family < most):
+		return c.putContext(family, FromFamily)
+	case most > 0:
+		return c.putContext(most, FromFiles)
+	}
+	return c.putContext(defaultContext, FromDefault)
+}
+
+func (c *Composition) putContext(n uint32, source Source) error {
+	err := c.put("context", "context", strconv.FormatUint(uint64(n), 10), source, func() { c.Proto.Context = &n })
+	if err != nil {
+		return err
+	}
+	most := n
+	if m := c.in.Family.MaxGeneration; m > 0 {
+		most = min(m, n)
+	}
+	return c.put("max_generation", "max_generation", strconv.FormatUint(uint64(most), 10), FromDefault, func() { c.Proto.MaxGeneration = &most })
+}
+
+// ContextIsOpen reports whether nobody asked for this context, so that the host may take a smaller one that fits.
+func (c *Composition) ContextIsOpen() bool {
+	return c.in.Wishes.Context == 0 && c.in.Declares("context")
+}
+
+// Shrink takes a smaller context than the default because that one does not fit.
+func (c *Composition) Shrink(context uint32) error { return c.putContext(context, FromDefault) }
+
+func (c *Composition) kernels() error {
+	value, source := "auto", FromDefault
+	if asked(c.in.Wishes.Kernels) {
+		value, source = c.in.Wishes.Kernels, FromUser
+	}
+	return c.put("kernels", "kernels", value, source, func() { c.Proto.Kernels = &value })
+}
+
+func (c *Composition) deterministic() error {
+	w := c.in.Wishes.Deterministic
+	if !asked(w) {
+		return c.putDeterministic(true, FromDefault)
+	}
+	on, err := strconv.ParseBool(w)
+	if err != nil {
+		return contract.Errorf(contract.InvalidArgument, "deterministic", "%q is not one of auto, true, false", w)
+	}
+	return c.putDeterministic(on, FromUser)
+}
+
+func (c *Composition) putDeterministic(on bool, source Source) error {
+	return c.put("deterministic", "deterministic", strconv.FormatBool(on), source, func() { c.Proto.Deterministic = &on })
+}
+
+// counts are the fields a person cannot set here, and threads.
+func (c *Composition) counts() error {
+	threads, source := uint32(runtime.GOMAXPROCS(0)), FromDefault
+	if c.in.Wishes.Threads > 0 {
+		threads, source = c.in.Wishes.Threads, FromUser
+	}
+	rows, rowSource := uint32(defaultRows), FromDefault
+	if c.in.Family.Rows > 0 {
+		rows, rowSource = c.in.Family.Rows, FromFamily
+	}
+	m, off, chunk := c.in.Machine, false, uint32(prefillChunk)
+	for _, err := range []error{
+		c.put("threads", "threads", fmt.Sprint(threads), source, func() { c.Proto.Threads = &threads }),
+		c.put("rows", "rows", fmt.Sprint(rows), rowSource, func() { c.Proto.Rows = &rows }),
+		c.put("prefill_chunk", "prefill_chunk", fmt.Sprint(chunk), FromDefault, func() { c.Proto.PrefillChunk = &chunk }),
+		c.put("paging", "paging", "false", FromDefault, func() { c.Proto.Paging = &off }),
+		c.put("memory_budget_bytes", "memory_budget_bytes", fmt.Sprint(m.BudgetBytes), FromDefault, func() { c.Proto.MemoryBudgetBytes = &m.BudgetBytes }),
+		c.put("machine_bytes", "machine_bytes", fmt.Sprint(m.TotalBytes), FromDefault, func() { c.Proto.MachineBytes = &m.TotalBytes }),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
