@@ -1,0 +1,131 @@
+package serve
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/clademl/clade/core/generate"
+	"github.com/clademl/clade/core/serve/openai"
+	"github.com/clademl/clade/sdk/contract"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeEngine answers with the given words and records what reached it.
+type fakeEngine struct {
+	mu       sync.Mutex
+	state    string
+	down     chan struct{}
+	readyErr error
+	restarts atomic.Int32
+	closed   atomic.Bool
+
+	words    []string
+	err      error         // returned after the words
+	hold     chan struct{} // when set, generation waits here after the first word
+	cancels  atomic.Int32
+	settings generate.Settings
+	messages []map[string]any
+	kwargs   map[string]any
+}
+
+func newFake(words ...string) *fakeEngine {
+	return &fakeEngine{state: "ready", down: make(chan struct{}), words: words}
+}
+
+func (f *fakeEngine) Card() openai.Card {
+	return openai.Card{Device: "cpu-test", Family: "llama", Plugin: "universal 0.1.0"}
+}
+
+func (f *fakeEngine) State() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state
+}
+
+func (f *fakeEngine) Down() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.down
+}
+
+func (f *fakeEngine) die(restart error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state, f.readyErr = "dead", restart
+	close(f.down)
+}
+
+func (f *fakeEngine) Ready(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.restarts.Add(1)
+	if f.readyErr != nil {
+		return f.readyErr
+	}
+	f.state, f.down = "ready", make(chan struct{})
+	return nil
+}
+
+func (f *fakeEngine) Close(context.Context) error { f.closed.Store(true); return nil }
+
+func (f *fakeEngine) Prompt(messages []map[string]any, kwargs map[string]any) ([]int32, error) {
+	f.messages, f.kwargs = messages, kwargs
+	if strings.Contains(messages[0]["content"].(string), "too long") {
+		return nil, contract.Errorf(contract.ContextTooLong, "prompt", "has 5000 tokens, the context is 4096")
+	}
+	return []int32{1, 2, 3}, nil
+}
+
+func (f *fakeEngine) Generate(ctx context.Context, ids []int32, s generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
+	f.settings = s
+	r := generate.Result{Finish: generate.FinishStop, Provenance: generate.Provenance{Plugin: "universal", Device: "cpu-test"}}
+	for i, w := range f.words {
+		d := generate.Delta{Text: w, IDs: []int32{int32(i)}}
+		if s.Logprobs != nil {
+			d.Logprobs = []generate.TokenLogprobs{{
+				TokenLogprob: generate.TokenLogprob{ID: int32(i), Text: w, Logprob: -0.5},
+				Top:          []generate.TokenLogprob{{ID: int32(i), Text: w, Logprob: -0.5}},
+			}}
+		}
+		if err := emit(d); err != nil {
+			f.cancels.Add(1)
+			return r, err
+		}
+		r.Text += w
+		if f.hold != nil && i == 0 {
+			select {
+			case <-f.hold:
+			case <-ctx.Done():
+				f.cancels.Add(1)
+				return r, contract.Errorf(contract.KindOf(context.Cause(ctx)), "request", "cancelled")
+			}
+		}
+	}
+	r.Usage = generate.Usage{PromptTokens: uint32(len(ids)), GeneratedTokens: uint32(len(f.words))}
+	return r, f.err
+}
+
+func serveFake(t *testing.T, o Options, engines map[string]*fakeEngine) (*Server, string) {
+	t.Helper()
+	var models []Served
+	for name, e := range engines {
+		models = append(models, Served{Name: name, Open: func(context.Context) (Engine, error) { return e, nil }})
+	}
+	s, err := New(o, models)
+	require.NoError(t, err)
+	require.NoError(t, s.registry.openAll(t.Context()))
+	h := httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		h.Close()
+		s.registry.close(context.Background())
+	})
+	return s, h.URL
+}
