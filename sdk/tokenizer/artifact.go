@@ -1,0 +1,136 @@
+package tokenizer
+
+import (
+	"errors"
+
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract"
+)
+
+const templateFile = "chat_template.jinja"
+
+// FromArtifact builds the Tokenizer of a model: from GGUF metadata, or from tokenizer.json with tokenizer_config.json and
+// chat_template.jinja beside it where they exist. chat_template.jinja wins over the template in tokenizer_config.json.
+func FromArtifact(a *artifact.Artifact) (*Tokenizer, error) {
+	if m := a.GGUF(); m != nil {
+		v, err := ggufVocab(m)
+		if err != nil {
+			return nil, err
+		}
+		return FromGGUF(v)
+	}
+	tokens, err := a.File(jsonFile)
+	if err != nil {
+		return nil, err
+	}
+	config, err := optionalFile(a, configFile)
+	if err != nil {
+		return nil, err
+	}
+	t, err := FromJSON(tokens, config)
+	if err != nil {
+		return nil, err
+	}
+	template, err := optionalFile(a, templateFile)
+	if err != nil {
+		return nil, err
+	}
+	if template != nil {
+		t.chatTemplate, t.hasTemplate = string(template), true
+		t.digest = digest("json", tokens, config, template)
+	}
+	return t, nil
+}
+
+func optionalFile(a *artifact.Artifact, name string) ([]byte, error) {
+	data, err := a.File(name)
+	var e *contract.Error
+	if errors.As(err, &e) && e.Kind == contract.NotFound {
+		return nil, nil
+	}
+	return data, err
+}
+
+// ggufVocab collects the metadata of a tokenizer. A key of another type than the format says is corrupt, not absent.
+func ggufVocab(m *artifact.GGUFMetadata) (GGUFVocab, error) {
+	r := metaReader{m: m}
+	v := GGUFVocab{
+		Model:  r.text("model"),
+		Pre:    r.text("pre"),
+		Tokens: r.texts("tokens"),
+		Merges: r.texts("merges"),
+		BOS:    r.id("bos_token_id"),
+		EOS:    r.id("eos_token_id"),
+		EOT:    r.id("eot_token_id"),
+		EOM:    r.id("eom_token_id"),
+		UNK:    r.id("unknown_token_id"),
+		PAD:    r.id("padding_token_id"),
+		SEP:    r.id("seperator_token_id"),
+		MASK:   r.id("mask_token_id"),
+		AddBOS: r.flag("add_bos_token"),
+		AddEOS: r.flag("add_eos_token"),
+	}
+	if r.has("token_type") {
+		var ok bool
+		v.Types, ok = m.Ints("tokenizer.ggml.token_type")
+		r.check("token_type", ok)
+	}
+	if _, there := m.Get("tokenizer.chat_template"); there {
+		s, ok := m.String("tokenizer.chat_template")
+		if !ok && r.err == nil {
+			r.err = corrupt(ggufSubject+": tokenizer.chat_template", "is not a string")
+		}
+		v.ChatTemplate = &s
+	}
+	if r.err == nil && !r.has("model") {
+		r.err = corrupt(ggufKey("model"), "is missing: the file carries no tokenizer")
+	}
+	return v, r.err
+}
+
+// metaReader holds the first error of a run of reads.
+type metaReader struct {
+	m   *artifact.GGUFMetadata
+	err error
+}
+
+func (r *metaReader) has(key string) bool {
+	_, ok := r.m.Get("tokenizer.ggml." + key)
+	return ok
+}
+
+func (r *metaReader) check(key string, ok bool) {
+	if !ok && r.err == nil && r.has(key) {
+		r.err = corrupt(ggufKey(key), "has another type than the format says")
+	}
+}
+
+func (r *metaReader) text(key string) string {
+	s, ok := r.m.String("tokenizer.ggml." + key)
+	r.check(key, ok)
+	return s
+}
+
+func (r *metaReader) texts(key string) []string {
+	s, ok := r.m.Strings("tokenizer.ggml." + key)
+	r.check(key, ok)
+	return s
+}
+
+func (r *metaReader) id(key string) int64 {
+	n, ok := r.m.Int("tokenizer.ggml." + key)
+	r.check(key, ok)
+	if !ok || n == 1<<32-1 { // converters write -1 as an unsigned number
+		return -1
+	}
+	return n
+}
+
+func (r *metaReader) flag(key string) *bool {
+	b, ok := r.m.Bool("tokenizer.ggml." + key)
+	r.check(key, ok)
+	if !ok {
+		return nil
+	}
+	return &b
+}

@@ -1,0 +1,109 @@
+package tokenizer
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+)
+
+// builder collects the parts of a Tokenizer; json.go and gguf.go fill it, finish checks and closes it.
+type builder struct {
+	model          *bpe
+	normalizer     normalizer
+	steps          []step
+	decoder        []stageMaker
+	added          []AddedToken
+	addedAt        map[string]int
+	prefix, suffix []int32
+}
+
+// addToken enters an added token. Its id is its token's in the vocabulary or, outside it, one that is free. A later entry
+// for the same text replaces the flags of an earlier one.
+func (b *builder) addToken(subject string, a addedEntry, id int64) error {
+	if a.Content == "" {
+		return nil // as in `tokenizers`, which skips it
+	}
+	if have := b.model.id(a.Content); have >= 0 && int64(have) != id {
+		return corrupt(subject, "%q has the id %d and in the vocabulary the id %d", a.Content, id, have)
+	}
+	if err := b.model.place(subject, a.Content, id); err != nil {
+		return err
+	}
+	tok := AddedToken{
+		ID: int32(id), Content: a.Content, SingleWord: a.SingleWord, LStrip: a.LStrip, RStrip: a.RStrip,
+		Normalized: a.Normalized, Special: a.Special,
+	}
+	if i, ok := b.addedAt[a.Content]; ok {
+		if b.added[i].ID != tok.ID {
+			return corrupt(subject, "%q has both the id %d and the id %d", a.Content, b.added[i].ID, tok.ID)
+		}
+		b.added[i] = tok
+		return nil
+	}
+	if b.addedAt == nil {
+		b.addedAt = map[string]int{}
+	}
+	b.addedAt[a.Content] = len(b.added)
+	b.added = append(b.added, tok)
+	return nil
+}
+
+// configTokens enters what tokenizer_config.json's added_tokens_decoder says beyond tokenizer.json, as transformers does.
+func (b *builder) configTokens(cfg *config) error {
+	for _, e := range cfg.added {
+		subject := configFile + ": added_tokens_decoder." + strconv.FormatInt(e.id, 10)
+		if err := b.addToken(subject, e.addedEntry, e.id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish closes the Tokenizer.
+func (b *builder) finish(cfg *config) (*Tokenizer, error) {
+	t := &Tokenizer{
+		model: b.model, normalizer: b.normalizer, decoder: b.decoder, prefix: b.prefix, suffix: b.suffix,
+		added: b.added, addedIDs: make(map[string]int32, len(b.added)), special: map[int32]bool{},
+		raw: newTrie(), normalized: newTrie(), bos: -1,
+	}
+	// A last byteChars step is left to the model, which then works on the text's own bytes.
+	byteLevel := false
+	if n := len(b.steps); n > 0 && b.steps[n-1] == (byteChars{}) {
+		byteLevel, b.steps = true, b.steps[:n-1]
+	}
+	t.steps = b.steps
+	t.model.prepare(byteLevel)
+	for _, a := range b.added {
+		t.addedIDs[a.Content] = a.ID
+		if a.Special {
+			t.special[a.ID] = true
+		}
+		if !a.Normalized {
+			t.raw.add(a.Content, a)
+			continue
+		}
+		text := a.Content
+		if t.normalizer != nil {
+			var err error
+			if text, err = t.normalizer.normalize(text); err != nil {
+				return nil, err
+			}
+		}
+		t.normalized.add(text, a)
+	}
+	return t, t.applyConfig(cfg)
+}
+
+// digest hashes parts so that no two lists of parts look the same.
+func digest(kind string, parts ...[]byte) string {
+	h := sha256.New()
+	h.Write([]byte("clade tokenizer 1 " + kind + "\n"))
+	var n [8]byte
+	for _, p := range parts {
+		binary.LittleEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,142 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// config is what a tokenizer's side files say: tokenizer_config.json, or the same facts from GGUF metadata.
+type config struct {
+	specials     map[string]string // texts by name
+	eosIDs       []int32           // GGUF names ids
+	chatTemplate string
+	hasTemplate  bool
+	added        []configAdded
+}
+
+type configAdded struct {
+	addedEntry
+	id int64
+}
+
+// specialNames are the names transformers gives to templates.
+var specialNames = []string{
+	"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
+}
+
+func parseConfig(data []byte) (*config, error) {
+	c := &config{specials: map[string]string{}}
+	if len(data) == 0 {
+		return c, nil
+	}
+	if len(data) > maxJSONBytes {
+		return nil, corrupt(configFile, "is %d bytes, more than the limit of %d", len(data), maxJSONBytes)
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, corrupt(configFile, "is not an object: %w", err)
+	}
+	for _, name := range specialNames {
+		text, ok, err := tokenText(raw[name])
+		if err != nil {
+			return nil, corrupt(configFile+": "+name, "%w", err)
+		}
+		if ok {
+			c.specials[name] = text
+		}
+	}
+	if err := c.template(raw["chat_template"]); err != nil {
+		return nil, err
+	}
+	return c, c.addedTokens(raw["added_tokens_decoder"])
+}
+
+// tokenText reads a token that is a string, an AddedToken object or null.
+func tokenText(raw json.RawMessage) (string, bool, error) {
+	if absent(raw) {
+		return "", false, nil
+	}
+	if raw[0] == '"' {
+		var s string
+		err := json.Unmarshal(raw, &s)
+		return s, err == nil, err
+	}
+	var v struct {
+		Content *string `json:"content"`
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return "", false, err
+	}
+	if v.Content == nil {
+		return "", false, nil
+	}
+	return *v.Content, true, nil
+}
+
+// template reads a template that is a string or a list of named ones, of which "default" is the model's.
+func (c *config) template(raw json.RawMessage) error {
+	if absent(raw) {
+		return nil
+	}
+	if raw[0] == '"' {
+		c.hasTemplate = true
+		return json.Unmarshal(raw, &c.chatTemplate)
+	}
+	var named []struct {
+		Name     string `json:"name"`
+		Template string `json:"template"`
+	}
+	if err := json.Unmarshal(raw, &named); err != nil {
+		return corrupt(configFile+": chat_template", "is neither a string nor a list of named templates: %w", err)
+	}
+	for _, n := range named {
+		if n.Name == "default" {
+			c.chatTemplate, c.hasTemplate = n.Template, true
+		}
+	}
+	return nil
+}
+
+func (c *config) addedTokens(raw json.RawMessage) error {
+	if absent(raw) {
+		return nil
+	}
+	var entries map[string]addedEntry
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return corrupt(configFile+": added_tokens_decoder", "is not a map from id to token: %w", err)
+	}
+	for key, e := range entries {
+		id, err := strconv.ParseInt(key, 10, 64)
+		if err != nil {
+			return corrupt(configFile+": added_tokens_decoder", "%q is not an id", key)
+		}
+		c.added = append(c.added, configAdded{e, id})
+	}
+	slices.SortFunc(c.added, func(a, b configAdded) int { return int(a.id - b.id) })
+	return nil
+}
+
+// applyConfig resolves the named tokens.
+func (t *Tokenizer) applyConfig(c *config) error {
+	t.specials, t.chatTemplate, t.hasTemplate = c.specials, c.chatTemplate, c.hasTemplate
+	t.eos = c.eosIDs
+	if text, ok := c.specials["eos_token"]; ok && len(t.eos) == 0 {
+		id, ok := t.ID(text)
+		if !ok {
+			return corrupt(configFile+": eos_token", "%q is not in the vocabulary", text)
+		}
+		t.eos = []int32{id}
+	}
+	if text, ok := c.specials["bos_token"]; ok {
+		id, ok := t.ID(text)
+		if !ok && !strings.EqualFold(text, "none") {
+			return corrupt(configFile+": bos_token", "%q is not in the vocabulary", text)
+		}
+		if ok {
+			t.bos = id
+		}
+	}
+	return nil
+}
