@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"unsafe"
@@ -42,6 +43,7 @@ type Runtime struct {
 	dir      string
 	manifest Manifest
 	devices  []Device
+	symbols  []Symbol
 }
 
 // Info says what was loaded.
@@ -136,8 +138,15 @@ func (r *Runtime) load() error {
 			return contract.Errorf(contract.NotFound, r.dir, "cannot load %s: %s (tried %s)", name, takeMessage(), strings.Join(tried, ", ")).WithNext("run make setup, or install the runtime again")
 		}
 	}
-	if C.cx_resolve(lib) != 0 {
-		return contract.Errorf(contract.PluginMismatch, tried[1], "lacks %s of mlx-c %s", missingText(), CVersion)
+	var found [C.CX_SYMBOLS]C.bool
+	missing := C.cx_resolve(lib, &found[0])
+	r.symbols = make([]Symbol, len(found))
+	for i := range found {
+		c := &C.cx_symbols[i]
+		r.symbols[i] = Symbol{Name: C.GoString(c.name), Optional: bool(c.optional), Found: bool(found[i])}
+	}
+	if missing != 0 {
+		return contract.Errorf(contract.PluginMismatch, tried[1], "lacks %s of mlx-c %s", r.missingText(), CVersion)
 	}
 	C.cx_install_error_handler()
 	got, err := reportedVersion()
@@ -157,10 +166,10 @@ func (r *Runtime) load() error {
 }
 
 // missingText names the required functions that the library lacks, a few of them when there are many.
-func missingText() string {
+func (r *Runtime) missingText() string {
 	const show = 5
 	var names []string
-	for _, s := range Symbols() {
+	for _, s := range r.symbols {
 		if !s.Found && !s.Optional {
 			names = append(names, s.Name)
 		}
@@ -178,19 +187,12 @@ type Symbol struct {
 	Found    bool // the loaded library has it
 }
 
-// Symbols lists the table and what Open found of it.
-func Symbols() []Symbol {
-	out := make([]Symbol, C.CX_SYMBOLS)
-	for i := range out {
-		c := &C.cx_symbols[i]
-		out[i] = Symbol{Name: C.GoString(c.name), Optional: bool(c.optional), Found: bool(c.found)}
-	}
-	return out
-}
+// Symbols lists the functions of the table and whether the library has them.
+func (r *Runtime) Symbols() []Symbol { return slices.Clone(r.symbols) }
 
 // Has tells whether the loaded mlx-c has a function; ask for optional ones before use.
 func (r *Runtime) Has(name string) bool {
-	for _, s := range Symbols() {
+	for _, s := range r.symbols {
 		if s.Name == name {
 			return s.Found
 		}
@@ -212,7 +214,7 @@ func reportedVersion() (string, error) {
 
 // Info says what was loaded.
 func (r *Runtime) Info() Info {
-	return Info{Dir: r.dir, Variant: r.manifest.Variant, MLX: Version, MLXC: CVersion, Manifest: r.manifest, Devices: append([]Device(nil), r.devices...)}
+	return Info{Dir: r.dir, Variant: r.manifest.Variant, MLX: Version, MLXC: CVersion, Manifest: r.manifest, Devices: slices.Clone(r.devices)}
 }
 
 // HasGPU tells whether the runtime found a GPU.

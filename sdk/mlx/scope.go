@@ -29,6 +29,7 @@ type Scope struct {
 	fail   *failure // shared with parents and children
 	arrays []*Array
 	closed bool
+	op     string // the operation being built, for messages
 
 	intBuf [4][]C.int
 	ptrBuf [2][]unsafe.Pointer
@@ -151,6 +152,7 @@ func (s *Scope) usable(op string) bool {
 		_ = s.Fail(&OpError{Op: op, Message: "the scope is closed"})
 		return false
 	}
+	s.op = op
 	return true
 }
 
@@ -232,7 +234,7 @@ func (s *Scope) many(op string, o C.cx_vec, in ...*Array) []*Array {
 // cint narrows v to C's int; one that does not fit is an error of the scope.
 func (s *Scope) cint(v int) C.int {
 	if v != int(int32(v)) {
-		_ = s.Fail(&OpError{Op: "argument", Message: fmt.Sprintf("%d does not fit MLX's 32-bit sizes", v)})
+		_ = s.Fail(&OpError{Op: s.op, Message: fmt.Sprintf("%d does not fit MLX's 32-bit sizes", v)})
 		return 0
 	}
 	return C.int(v)

@@ -38,6 +38,11 @@ bool cx_zstring(char *buf, const char *s, size_t n) {
 		cx_set_error("string argument is longer than 255 bytes");
 		return false;
 	}
+	// MLX may quote the argument in a message, and mlx-c passes messages to printf as the format.
+	if (n > 0 && memchr(s, '%', n) != NULL) {
+		cx_set_error("string argument holds a percent sign");
+		return false;
+	}
 	if (n > 0) memcpy(buf, s, n);
 	buf[n] = '\0';
 	return true;

@@ -10,13 +10,15 @@ enum { CX_STRING_MAX = 256 };
 
 // cx_dlopen loads one library by path; NULL leaves the loader's words as the error of this thread.
 void *cx_dlopen(const char *path);
-// cx_resolve looks up every function of the table and returns how many required ones are missing.
-int cx_resolve(void *lib);
+// cx_resolve looks up every function of the table, tells which are there, and returns how many required ones are missing.
+// Only a complete library becomes the one that is called.
+int cx_resolve(void *lib, bool *found);
 // cx_install_error_handler replaces mlx-c's own handler, which prints to stdout and exits.
 void cx_install_error_handler(void);
 // cx_take_error returns the first message on this thread since the last take, or "".
 const char *cx_take_error(void);
 void cx_set_error(const char *msg);
+// cx_zstring copies a Go string; false, with an error set, when it does not fit or holds a percent sign.
 bool cx_zstring(char *buf, const char *s, size_t n);
 
 cx_out cx_array_from_data(const void *data, const int *shape, int dim, mlx_dtype dtype);

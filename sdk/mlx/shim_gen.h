@@ -56,8 +56,8 @@ typedef struct { void *a; void *b; int rc; } cx_two;
 typedef struct { void *vec; size_t n; int rc; } cx_vec;
 
 enum { CX_SYMBOLS = 654 };
-typedef struct { const char *name; bool optional; bool found; } cx_symbol;
-extern cx_symbol cx_symbols[CX_SYMBOLS];
+typedef struct { const char *name; bool optional; } cx_symbol;
+extern const cx_symbol cx_symbols[CX_SYMBOLS];
 
 mlx_string cx_mlx_string_new(void);
 mlx_string cx_mlx_string_new_data(const char* str);

@@ -79,7 +79,7 @@ func emitHeader(a *api, ops []op) []byte {
 	b.WriteString("\n// What an op gives back by value, so that no Go pointer crosses into C for it.\n")
 	b.WriteString("typedef struct { void *ctx; int rc; } cx_out;\ntypedef struct { void *a; void *b; int rc; } cx_two;\ntypedef struct { void *vec; size_t n; int rc; } cx_vec;\n\n")
 	fmt.Fprintf(&b, "enum { CX_SYMBOLS = %d };\n", len(a.funcs))
-	b.WriteString("typedef struct { const char *name; bool optional; bool found; } cx_symbol;\nextern cx_symbol cx_symbols[CX_SYMBOLS];\n\n")
+	b.WriteString("typedef struct { const char *name; bool optional; } cx_symbol;\nextern const cx_symbol cx_symbols[CX_SYMBOLS];\n\n")
 	for _, f := range a.funcs {
 		b.WriteString(f.cDecl("cx_"+f.name) + ";\n")
 	}
@@ -94,20 +94,21 @@ func emitHeader(a *api, ops []op) []byte {
 func emitShim(a *api, ops []op) []byte {
 	var b bytes.Buffer
 	b.WriteString(marker)
-	b.WriteString("#include \"shim.h\"\n\n#include <dlfcn.h>\n#include <string.h>\n\nstatic struct {\n")
+	b.WriteString("#include \"shim.h\"\n\n#include <dlfcn.h>\n#include <string.h>\n\ntypedef struct {\n")
 	for _, f := range a.funcs {
 		fmt.Fprintf(&b, "\t%s;\n", f.cDecl("(*"+f.name+")"))
 	}
-	b.WriteString("} fn;\n\ncx_symbol cx_symbols[CX_SYMBOLS] = {\n")
+	b.WriteString("} functions;\n\nstatic functions fn;\n\nconst cx_symbol cx_symbols[CX_SYMBOLS] = {\n")
 	for _, f := range a.funcs {
-		fmt.Fprintf(&b, "\t{\"%s\", %t, false},\n", f.name, f.optional)
+		fmt.Fprintf(&b, "\t{\"%s\", %t},\n", f.name, f.optional)
 	}
-	b.WriteString("};\n\nint cx_resolve(void *lib) {\n\tint missing = 0;\n\tvoid **slot[CX_SYMBOLS] = {\n")
+	b.WriteString("};\n\nint cx_resolve(void *lib, bool *found) {\n\tint missing = 0;\n\tfunctions all;\n\tvoid **slot[CX_SYMBOLS] = {\n")
 	for _, f := range a.funcs {
-		fmt.Fprintf(&b, "\t\t(void **)&fn.%s,\n", f.name)
+		fmt.Fprintf(&b, "\t\t(void **)&all.%s,\n", f.name)
 	}
 	b.WriteString("\t};\n\tfor (int i = 0; i < CX_SYMBOLS; i++) {\n\t\t*slot[i] = dlsym(lib, cx_symbols[i].name);\n")
-	b.WriteString("\t\tcx_symbols[i].found = *slot[i] != NULL;\n\t\tif (!cx_symbols[i].found && !cx_symbols[i].optional) missing++;\n\t}\n\treturn missing;\n}\n\n")
+	b.WriteString("\t\tfound[i] = *slot[i] != NULL;\n\t\tif (!found[i] && !cx_symbols[i].optional) missing++;\n\t}\n")
+	b.WriteString("\tif (missing == 0) fn = all;\n\treturn missing;\n}\n\n")
 	for _, f := range a.funcs {
 		var names []string
 		for _, p := range f.params {
