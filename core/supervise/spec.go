@@ -1,0 +1,94 @@
+package supervise
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clademl/clade/sdk/contract"
+)
+
+// Defaults of a Spec, and limits of calls that have no heartbeat.
+const (
+	defaultStartTimeout = 10 * time.Second
+	defaultSilence      = 10 * time.Second
+	defaultStall        = 2 * time.Minute
+	defaultStop         = 10 * time.Second
+
+	quickCall   = 10 * time.Second // Describe, Stats, Tune, health
+	plannedCall = 2 * time.Minute  // Inspect and Plan: the first loads the runtime, CUDA's takes many seconds
+)
+
+// Spec says what to start. Its zero durations are the defaults.
+type Spec struct {
+	// Path is the absolute path of the executable.
+	Path string
+	// RuntimeDir is passed as CLADE_RUNTIME; empty when none is installed yet.
+	RuntimeDir string
+	// Env is added to the allow-listed environment, as KEY=value.
+	Env []string
+	// Logger gets each line that the plugin prints, at debug level, and its start and end; nil discards them.
+	Logger *slog.Logger
+	// StartTimeout bounds Start until the health check; default 10 s.
+	StartTimeout time.Duration
+	// Silence without any message on a stream is a hang; default 10 s.
+	Silence time.Duration
+	// Stall is how long a stream's heartbeats may come without their counts advancing; default 2 min.
+	Stall time.Duration
+}
+
+func (s Spec) complete() (Spec, error) {
+	if s.StartTimeout == 0 {
+		s.StartTimeout = defaultStartTimeout
+	}
+	if s.Silence == 0 {
+		s.Silence = defaultSilence
+	}
+	if s.Stall == 0 {
+		s.Stall = defaultStall
+	}
+	if s.Logger == nil {
+		s.Logger = slog.New(slog.DiscardHandler)
+	}
+	if !filepath.IsAbs(s.Path) {
+		return s, contract.Errorf(contract.Internal, s.Path, "the plugin's path is not absolute")
+	}
+	info, err := os.Stat(s.Path)
+	switch {
+	case err != nil:
+		return s, contract.Errorf(contract.PluginMissing, s.Path, "%w", err)
+	case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
+		return s, contract.Errorf(contract.PluginMissing, s.Path, "is not an executable file")
+	}
+	return s, nil
+}
+
+// name is how messages call the plugin: "clade-universal".
+func (s Spec) name() string { return filepath.Base(s.Path) }
+
+// allowed is the part of the host's environment that a plugin sees; a name that ends in * is a prefix. Tokens, proxies
+// and preloads stay with the host. LD_LIBRARY_PATH is here because GPU containers find libcuda by it; our own libraries are
+// opened by absolute path.
+var allowed = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_*", "TZ", "TMPDIR", "XDG_CACHE_HOME",
+	"LD_LIBRARY_PATH", "CUDA_*", "NVIDIA_*", "MLX_*", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
+	"GOTRACEBACK", "GOMEMLIMIT",
+}
+
+// environment filters host (KEY=value) by the allow-list.
+func environment(host []string) []string {
+	var out []string
+	for _, kv := range host {
+		key, _, _ := strings.Cut(kv, "=")
+		if slices.ContainsFunc(allowed, func(a string) bool {
+			prefix, wild := strings.CutSuffix(a, "*")
+			return key == a || (wild && strings.HasPrefix(key, prefix))
+		}) {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
