@@ -10,6 +10,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 PLUGINS := gemma4 glm52 qwen universal whisper
 # Modules of the workspace; tools is one of its own, so that no tool's dependency reaches a program's build.
 MODULES := sdk core $(addprefix plugins/,$(PLUGINS)) native bench
+PATTERNS := $(patsubst %,./%/...,$(foreach m,$(MODULES),$(if $(wildcard $m/go.mod),$m)))
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GOBUILD := go build -trimpath -ldflags '$(LDFLAGS)'
 DEMO_MODEL := bin/demo/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -46,5 +47,68 @@ build: setup ## bin/clade and bin/plugins/, with receipts
 		bin/clade plugin seal bin/plugins/$$p >/dev/null; \
 	done
 
-clean: ## all of bin/ except the downloads and the native build
+tools: bin/tools/.made ## development tools into bin/tools/
+
+bin/tools/.made: tools/go.mod tools/go.sum $(wildcard tools/licences/*.go) native/versions.json | bin/tools/setup
+	@cd tools && GOWORK=off GOBIN=$(CURDIR)/bin/tools go install tool ./licences
+	@bin/tools/setup package buf bin/tools
+	@touch $@
+
+generate: tools setup ## everything that is generated: proto, the MLX shim, embedded manifests
+	@cd sdk/contract && PATH="$(CURDIR)/bin/tools:$$PATH" buf generate
+	@cd sdk && go run ./mlx/internal/gen -headers $(CURDIR)/bin/native/mlx-c/mlx/c -dir mlx
+	@for m in $(MODULES); do [ -f $$m/go.mod ] && (cd $$m && go generate ./...); done
+
+lint: tools setup ## vet, staticcheck, gofumpt, buf, licences, generated code, the tree's rules
+	@echo "lint: go vet"; go vet $(PATTERNS)
+	@echo "lint: staticcheck"; bin/tools/staticcheck $(PATTERNS)
+	@cd tools && GOWORK=off go vet ./... && GOWORK=off ../bin/tools/staticcheck ./...
+	@echo "lint: gofumpt"; out=$$(bin/tools/gofumpt -l $(MODULES) tools); [ -z "$$out" ] || { echo "not formatted with gofumpt: $$out" >&2; exit 1; }
+	@echo "lint: buf lint"; cd sdk/contract && $(CURDIR)/bin/tools/buf lint
+	@tools/buf-breaking
+	@echo "lint: licences of what is linked"; bin/tools/licences -doc docs/dependencies.md core:./cmd/clade $(PLUGINS:%=plugins/%:.) >/dev/null
+	@echo "lint: generated code"; tools/generated-check
+	@echo "lint: rules of the tree"; cd tools && GOWORK=off go test ./... -skip 'CrossCompiles|InTheirClosure'
+
+cgo-rule: ## the host and the native-free sdk build without cgo, for every system
+	@cd tools && GOWORK=off go test ./rules -run 'Cgo|Host|Plugins' -v
+
+# Sources other than the tests' own are compiled with -race too; the plugins that the tests start come from `make build`.
+test: build ## the test suite, with the race detector
+	@CGO_ENABLED=1 go test -race -timeout 15m $(PATTERNS) 2>&1 | tee bin/test.log
+	@tools/not-run
+
+test-full: test bin/oracle/.made ## and the comparisons with a live mlx-lm
+	@tools/oracles bin/oracle/bin/python
+
+bin/oracle/.made: tools/oracle.txt
+	@command -v python3 >/dev/null || { echo "python3 is needed and was not found: on Debian: apt-get install python3 python3-pip python3-venv" >&2; exit 1; }
+	@rm -rf bin/oracle && python3 -m venv bin/oracle
+	@bin/oracle/bin/python -m pip install --quiet --disable-pip-version-check -r tools/oracle.txt
+	@touch $@
+
+bench: build $(DEMO_MODEL) bin/bench-venv/.made ## pairs with llama.cpp and mlx-lm; writes bench/out.json
+	@cd bench && go build -trimpath -o ../bin/tools/bench . 
+	@bin/tools/bench -root $(CURDIR) -model $(DEMO_MODEL) -python bin/bench-venv/bin/python -out bench/out.json
+
+bin/bench-venv/.made: bench/requirements.txt
+	@command -v python3 >/dev/null || { echo "python3 is needed and was not found: on Debian: apt-get install python3 python3-pip python3-venv" >&2; exit 1; }
+	@rm -rf bin/bench-venv && python3 -m venv bin/bench-venv
+	@echo "bench: building llama-cpp-python for this machine, about ten minutes on two cores"
+	@CMAKE_ARGS="-DGGML_NATIVE=ON" bin/bench-venv/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	@touch $@
+
+SOAK ?= 5m
+soak: build $(DEMO_MODEL) ## start, stream, stop and kill plugins in a loop for SOAK (5m)
+	@cd bench && go build -trimpath -o ../bin/tools/soak ./soak
+	@bin/tools/soak -clade bin/clade -model $(DEMO_MODEL) -for $(SOAK)
+
+release-checks: tools ## known vulnerabilities in what is linked
+	@tools/vulnerabilities $(MODULES)
+
+# sdk v0.1.0 is not published while it is made here: tidy sees it through a replace that is dropped again.
+tidy: ## go mod tidy in every module
+	@tools/tidy $(MODULES) tools
+
+clean: ## all of bin/ but the downloads, the native build and the Python environments
 	@rm -rf bin/clade bin/plugins bin/runtime bin/tools bin/test.log bench/out.json
