@@ -1,0 +1,24 @@
+package engine
+
+import (
+	"github.com/clademl/clade/sdk/kv"
+	"github.com/clademl/clade/sdk/mlx"
+)
+
+// Layout is what the engine must know of a model.
+type Layout struct {
+	Vocab int
+	// Caches has one entry for each layer that keeps keys and values, in the order the graph numbers them.
+	Caches []kv.Spec
+}
+
+// Model is a decoder graph. Its methods run on the worker's thread and report errors through the scope.
+type Model interface {
+	Layout() Layout
+	// Forward maps token ids [1, T] (int32) to hidden states [1, T, hidden]; it calls pass.Attend once for each cache.
+	Forward(s *mlx.Scope, ids *mlx.Array, pass *kv.Pass) *mlx.Array
+	// Unembed maps hidden states [.., hidden] to logits [.., Vocab].
+	Unembed(s *mlx.Scope, hidden *mlx.Array) *mlx.Array
+	// Close frees the parameters, on the worker's thread.
+	Close()
+}

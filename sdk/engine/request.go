@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/plugin"
+)
+
+// request is a GenerateJob, checked.
+type request struct {
+	ids      []int32
+	limit    int     // most tokens to generate
+	minimum  int     // no stop before so many
+	stops    []int32 // ids that end the generation
+	sampling sampling
+	logprobs *cladev1.Logprobs // nil: not asked for
+	control  <-chan *cladev1.Control
+}
+
+// sampling is how a token is picked. Zero values leave a step out.
+type sampling struct {
+	temperature, topP, minP float64
+	topK                    int
+	bias                    map[int32]float64
+	repetition              penalty
+	presence                penalty
+	frequency               penalty
+	noise                   Noise
+}
+
+// penalty looks back at Window tokens, all of them when it is 0. Off is a value that changes nothing.
+type penalty struct {
+	on     bool
+	value  float64
+	window int
+}
+
+// Limits of a request that no model could mean.
+const maxTopLogprobs = 64
+
+func (e *Engine) read(job *plugin.GenerateJob) (*request, error) {
+	start := job.Start
+	r := &request{ids: job.IDs, control: job.Control, logprobs: start.Logprobs}
+	if err := e.checkIDs("prompt", job.IDs); err != nil {
+		return nil, err
+	}
+	room := e.config.Context - len(job.IDs)
+	if room < 1 {
+		return nil, contract.Errorf(contract.ContextTooLong, "prompt", "%d tokens leave no room in a context of %d", len(job.IDs), e.config.Context).
+			WithNext("shorten it, or open the model with a larger context")
+	}
+	r.limit = room
+	if e.config.MaxGeneration > 0 {
+		r.limit = min(r.limit, e.config.MaxGeneration)
+	}
+	if start.MaxTokens != nil {
+		r.limit = min(r.limit, int(*start.MaxTokens))
+	}
+	if start.Logprobs.GetTop() > maxTopLogprobs {
+		return nil, invalid("logprobs", "%d alternatives, at most %d", start.Logprobs.GetTop(), maxTopLogprobs)
+	}
+	if err := e.checkIDs("stop_token_ids", start.StopTokenIds); err != nil && len(start.StopTokenIds) > 0 {
+		return nil, err
+	}
+	r.stops = slices.Clone(start.StopTokenIds)
+	if !start.GetSampling().GetIgnoreEos() {
+		r.stops = append(r.stops, e.config.EOS...)
+	}
+	r.minimum = int(start.GetSampling().GetMinTokens())
+	var err error
+	r.sampling, err = e.readSampling(start)
+	return r, err
+}
+
+// checkIDs refuses ids outside the vocabulary: MLX does not check indices.
+func (e *Engine) checkIDs(what string, ids []int32) error {
+	if len(ids) == 0 {
+		return invalid(what, "no token")
+	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= e.layout.Vocab {
+			return invalid(what, "id %d at place %d is not in a vocabulary of %d", id, i, e.layout.Vocab)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) readSampling(start *cladev1.GenerateStart) (sampling, error) {
+	in := start.GetSampling()
+	out := sampling{
+		temperature: in.GetTemperature(), topP: in.GetTopP(), minP: in.GetMinP(), topK: int(in.GetTopK()),
+		bias: in.GetLogitBias(), noise: Noise{Seed: in.GetSeed(), Choice: start.GetChoice()},
+	}
+	if in.GetSeed() == 0 && (in == nil || in.Seed == nil) {
+		out.noise.Seed = drawSeed()
+	}
+	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+	switch {
+	case !finite(out.temperature) || out.temperature < 0:
+		return out, invalid("sampling.temperature", "%g is not a number from 0 up", out.temperature)
+	case in != nil && in.TopP != nil && !(out.topP > 0 && out.topP <= 1):
+		return out, invalid("sampling.top_p", "%g is not in (0, 1]", out.topP)
+	case !(out.minP >= 0 && out.minP <= 1):
+		return out, invalid("sampling.min_p", "%g is not in [0, 1]", out.minP)
+	}
+	for id, v := range out.bias {
+		if id < 0 || int(id) >= e.layout.Vocab || !finite(v) {
+			return out, invalid("sampling.logit_bias", "%g for id %d is not a number for a token of a vocabulary of %d", v, id, e.layout.Vocab)
+		}
+	}
+	for _, p := range []struct {
+		name string
+		in   *cladev1.Penalty
+		out  *penalty
+	}{
+		{"sampling.repetition", in.GetRepetition(), &out.repetition},
+		{"sampling.presence", in.GetPresence(), &out.presence},
+		{"sampling.frequency", in.GetFrequency(), &out.frequency},
+	} {
+		if p.in == nil {
+			continue
+		}
+		if !finite(p.in.Value) || (p.out == &out.repetition && p.in.Value <= 0) {
+			return out, invalid(p.name, "%g is no penalty", p.in.Value)
+		}
+		neutral := 0.0
+		if p.out == &out.repetition {
+			neutral = 1
+		}
+		*p.out = penalty{on: p.in.Value != neutral, value: p.in.Value, window: int(p.in.Window)}
+	}
+	return out, nil
+}
+
+func invalid(subject, format string, args ...any) error {
+	return contract.Errorf(contract.InvalidArgument, subject, format, args...)
+}
+
+// drawSeed is for a request without one; the seed is reported in its provenance.
+func drawSeed() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	return binary.LittleEndian.Uint64(b[:])
+}

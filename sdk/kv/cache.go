@@ -1,0 +1,151 @@
+package kv
+
+import (
+	"fmt"
+
+	"github.com/clademl/clade/sdk/mlx"
+)
+
+// Step is how many tokens a cache grows by.
+const Step = 256
+
+// Spec is what one layer keeps for each token.
+type Spec struct {
+	Heads, HeadDim int
+	// Window is how many tokens back a query sees, itself included; 0 is all of them.
+	Window int
+}
+
+// BytesPerToken is what one token takes in the layer's cache.
+func (p Spec) BytesPerToken(dtype mlx.DType) int64 {
+	return 2 * int64(p.Heads) * int64(p.HeadDim) * int64(dtype.Size())
+}
+
+// Capacity is the number of tokens that room is made for when a sequence holds n.
+func Capacity(n int) int { return (n + Step - 1) / Step * Step }
+
+// layer is one layer's buffers: nil until the first token.
+type layer struct {
+	keys, values *mlx.Array // [1, Heads, capacity, HeadDim]
+}
+
+// Cache is the keys and values of one sequence in every layer.
+type Cache struct {
+	specs  []Spec
+	layers []layer
+	offset int // tokens in every layer
+}
+
+// New makes an empty cache.
+func New(specs []Spec) *Cache { return &Cache{specs: specs, layers: make([]layer, len(specs))} }
+
+// Offset is the number of tokens held: the position of the next one.
+func (c *Cache) Offset() int { return c.offset }
+
+// Close frees the buffers, on the worker's thread.
+func (c *Cache) Close() {
+	for i := range c.layers {
+		c.layers[i].keys.Close()
+		c.layers[i].values.Close()
+		c.layers[i] = layer{}
+	}
+	c.offset = 0
+}
+
+// Arrays lists the buffers, for an evaluation that commits them.
+func (c *Cache) Arrays() []*mlx.Array {
+	var out []*mlx.Array
+	for _, l := range c.layers {
+		if l.keys != nil {
+			out = append(out, l.keys, l.values)
+		}
+	}
+	return out
+}
+
+// Pass is one forward of a sequence: new tokens at the positions from Offset on. Its masks are made once and shared by the
+// layers with the same window.
+type Pass struct {
+	cache  *Cache
+	tokens int
+	masks  map[maskKey]mlx.Mask
+}
+
+// maskKey holds all that a mask depends on.
+type maskKey struct{ queries, keys, window int }
+
+// Begin starts a forward of n new tokens. End commits it.
+func (c *Cache) Begin(n int) *Pass {
+	return &Pass{cache: c, tokens: n, masks: map[maskKey]mlx.Mask{}}
+}
+
+// End moves the offset past the tokens of the pass.
+func (p *Pass) End() { p.cache.offset += p.tokens }
+
+// Offset is the position of the pass's first token.
+func (p *Pass) Offset() int { return p.cache.offset }
+
+// Attend stores k and v [1, Heads, T, HeadDim] of layer i and returns the attention of q [1, QueryHeads, T, HeadDim] over
+// all that q may see, shaped like q.
+func (p *Pass) Attend(s *mlx.Scope, i int, q, k, v *mlx.Array, scale float32) *mlx.Array {
+	spec, l := p.cache.specs[i], &p.cache.layers[i]
+	end := p.cache.offset + p.tokens
+	if k.Dim(2) != p.tokens || v.Dim(2) != p.tokens {
+		_ = s.Fail(fmt.Errorf("attend: layer %d got keys %v and values %v in a pass of %d tokens", i, k.Shape(), v.Shape(), p.tokens))
+	}
+	l.keys = put(s, l.keys, k, p.cache.offset, end)
+	l.values = put(s, l.values, v, p.cache.offset, end)
+
+	first := 0 // the oldest key that any query of the pass sees
+	if spec.Window > 0 {
+		first = max(0, p.cache.offset-spec.Window+1)
+	}
+	keys, values := s.SliceAxis(l.keys, 2, first, end), s.SliceAxis(l.values, 2, first, end)
+	return s.SDPA(q, keys, values, scale, p.mask(s, end-first, spec.Window), nil)
+}
+
+// put writes rows into buffer at [offset, end), growing it first when it is too short. The old buffer is released, so
+// that MLX can write in place.
+func put(s *mlx.Scope, buffer, rows *mlx.Array, offset, end int) *mlx.Array {
+	if rows.NDim() != 4 {
+		return buffer // an earlier error left an inert array
+	}
+	shape := rows.Shape()
+	capacity := 0
+	if buffer != nil {
+		capacity = buffer.Dim(2)
+	}
+	if end > capacity {
+		room := s.Zeros([]int{shape[0], shape[1], Capacity(end) - capacity, shape[3]}, rows.DType())
+		if buffer == nil {
+			buffer = room
+		} else {
+			grown := s.Concat(2, buffer, room)
+			buffer.Close()
+			buffer = grown
+		}
+	}
+	out := s.SliceUpdate(buffer, rows, []int{0, 0, offset, 0}, []int{shape[0], shape[1], end, shape[3]})
+	buffer.Close()
+	return s.Keep(out)
+}
+
+// mask is what T queries at the end of keys may see: everything for one query, causal, or causal within a window.
+func (p *Pass) mask(s *mlx.Scope, keys, window int) mlx.Mask {
+	if p.tokens == 1 {
+		return mlx.Mask{} // Attend cut the keys to the window
+	}
+	if window == 0 || keys <= window {
+		return mlx.Causal()
+	}
+	key := maskKey{p.tokens, keys, window}
+	if m, ok := p.masks[key]; ok {
+		return m
+	}
+	rows := s.ExpandDims(s.Arange(float64(keys-p.tokens), float64(keys), 1, mlx.Int32), 1) // [T, 1]
+	cols := s.ExpandDims(s.Arange(0, float64(keys), 1, mlx.Int32), 0)                      // [1, keys]
+	seen := s.LogicalAnd(s.GreaterEqual(rows, cols), s.Less(rows, s.Add(cols, s.Scalar(float64(window), mlx.Int32))))
+	m := mlx.ArrayMask(seen)
+	p.masks[key] = m
+	return m
+}

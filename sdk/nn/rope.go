@@ -1,0 +1,210 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/clademl/clade/sdk/mlx"
+)
+
+// RopeConfig says how positions rotate queries and keys. Kind picks the fields that are read; zero fields that mlx-lm has a
+// default for are filled by Defaults.
+type RopeConfig struct {
+	Kind         RopeKind
+	Dims         int // channels that rotate
+	Base         float64
+	Traditional  bool // pairs (2i, 2i+1); else (i, i+Dims/2)
+	MaxPositions int
+
+	Factor            float64
+	OriginalPositions int       // llama3, yarn, longrope
+	LowFreq, HighFreq float64   // llama3
+	BetaFast          float64   // yarn
+	BetaSlow          float64   // yarn
+	MScale            float64   // yarn
+	MScaleAllDim      float64   // yarn
+	LongFactor        []float64 // longrope: one for each pair of channels
+}
+
+// RopeKind names a way to scale rotary frequencies, as rope_scaling spells it.
+type RopeKind string
+
+// The kinds that Rope computes.
+const (
+	RopeDefault  RopeKind = "default"
+	RopeLinear   RopeKind = "linear"
+	RopeLlama3   RopeKind = "llama3"
+	RopeYarn     RopeKind = "yarn"
+	RopeLongrope RopeKind = "longrope"
+)
+
+// ropeAliases are other spellings (mlx-lm 0.32.2, models/rope_utils.py); mrope is plain for text.
+var ropeAliases = map[string]RopeKind{
+	"": RopeDefault, "default": RopeDefault, "mrope": RopeDefault, "linear": RopeLinear, "llama3": RopeLlama3,
+	"yarn": RopeYarn, "deepseek_yarn": RopeYarn, "telechat3-yarn": RopeYarn, "longrope": RopeLongrope, "su": RopeLongrope,
+}
+
+// ParseRopeKind reads rope_scaling's type; false for a kind that this package does not compute.
+func ParseRopeKind(name string) (RopeKind, bool) {
+	kind, ok := ropeAliases[name]
+	return kind, ok
+}
+
+// Defaults fills what a config may leave out, as mlx-lm does.
+func (c RopeConfig) Defaults() RopeConfig {
+	fill := func(v *float64, value float64) {
+		if *v == 0 {
+			*v = value
+		}
+	}
+	fill(&c.LowFreq, 1)
+	fill(&c.HighFreq, 4)
+	fill(&c.BetaFast, 32)
+	fill(&c.BetaSlow, 1)
+	fill(&c.MScale, 1)
+	if c.OriginalPositions == 0 {
+		c.OriginalPositions = 4096
+		if c.Kind == RopeLlama3 {
+			c.OriginalPositions = 8192
+		}
+	}
+	return c
+}
+
+// Check names what is missing or impossible.
+func (c RopeConfig) Check() error {
+	scaled := c.Kind == RopeLinear || c.Kind == RopeLlama3 || c.Kind == RopeYarn
+	switch {
+	case c.Dims <= 0 || c.Dims%2 != 0:
+		return fmt.Errorf("%d rotary channels are not pairs", c.Dims)
+	case !(c.Base > 1) || math.IsInf(c.Base, 0):
+		return fmt.Errorf("rope_theta %g is not above 1", c.Base)
+	case scaled && (!(c.Factor > 0) || math.IsInf(c.Factor, 0)):
+		return fmt.Errorf("rope_scaling.factor %g is not positive", c.Factor)
+	case c.OriginalPositions <= 1:
+		return fmt.Errorf("rope_scaling.original_max_position_embeddings %d is not above 1", c.OriginalPositions)
+	case c.Kind == RopeLongrope && len(c.LongFactor) != c.Dims/2:
+		return fmt.Errorf("rope_scaling.long_factor has %d values for %d pairs of channels", len(c.LongFactor), c.Dims/2)
+	case c.Kind == RopeLongrope && c.MaxPositions <= 0:
+		return fmt.Errorf("longrope needs max_position_embeddings")
+	case c.Kind == RopeLlama3 && c.HighFreq == c.LowFreq:
+		return fmt.Errorf("rope_scaling.low_freq_factor and high_freq_factor are both %g", c.LowFreq)
+	}
+	return nil
+}
+
+// Rope rotates queries and keys by their positions.
+type Rope struct {
+	args   mlx.RoPE
+	mscale float64 // multiplies the rotating channels first; 1 for most kinds
+}
+
+// NewRope computes the frequencies in MLX float32 operations, in mlx-lm's order, so that they have its bits. The Rope keeps
+// an array that Close frees.
+func NewRope(s *mlx.Scope, c RopeConfig) *Rope {
+	r := &Rope{args: mlx.RoPE{Dims: c.Dims, Traditional: c.Traditional, Base: float32(c.Base), Scale: 1}, mscale: 1}
+	switch c.Kind {
+	case RopeLinear:
+		r.args.Scale = float32(1 / c.Factor)
+	case RopeLlama3:
+		r.args.Freqs = llama3Freqs(s, c)
+	case RopeYarn:
+		r.args.Freqs = yarnFreqs(s, c)
+		r.mscale = yarnMScale(c.Factor, c.MScale) / yarnMScale(c.Factor, c.MScaleAllDim)
+	case RopeLongrope:
+		r.args.Freqs = s.Mul(mlx.FromSlice(s, float32s(c.LongFactor)), baseFreqs(s, c))
+		if ratio := float64(c.MaxPositions) / float64(c.OriginalPositions); ratio > 1 {
+			r.mscale = math.Sqrt(1 + math.Log(ratio)/math.Log(float64(c.OriginalPositions)))
+		}
+	}
+	if r.args.Freqs != nil {
+		_ = s.Eval(r.args.Freqs) // a failure stays in s
+		s.Keep(r.args.Freqs)
+	}
+	return r
+}
+
+// NewRopeFactors is the rope of a file that stores a divisor for each frequency (GGUF's rope_freqs.weight, [dims/2]).
+func NewRopeFactors(s *mlx.Scope, c RopeConfig, factors *mlx.Array) *Rope {
+	freqs := s.Mul(s.AsType(factors, mlx.Float32), baseFreqs(s, c))
+	_ = s.Eval(freqs)
+	return &Rope{args: mlx.RoPE{Dims: c.Dims, Traditional: c.Traditional, Scale: 1, Freqs: s.Keep(freqs)}, mscale: 1}
+}
+
+// Close frees the frequencies.
+func (r *Rope) Close() { r.args.Freqs.Close() }
+
+// Forward rotates x [B, H, T, D], whose first row stands at position offset.
+func (r *Rope) Forward(s *mlx.Scope, x *mlx.Array, offset int) *mlx.Array {
+	if r.mscale != 1 {
+		x = r.scaled(s, x)
+	}
+	return s.RoPE(x, r.args, offset)
+}
+
+func (r *Rope) scaled(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	d, width := r.args.Dims, x.Dim(-1)
+	if d == width {
+		return s.MulScalar(x, r.mscale)
+	}
+	return s.Concat(-1, s.MulScalar(s.SliceAxis(x, -1, 0, d), r.mscale), s.SliceAxis(x, -1, d, width))
+}
+
+// baseFreqs is base^(2i/dims) for each pair: the reciprocals of the inverse frequencies, as fast.rope wants them.
+func baseFreqs(s *mlx.Scope, c RopeConfig) *mlx.Array {
+	exponents := s.DivScalar(s.Arange(0, float64(c.Dims), 2, mlx.Float32), float64(c.Dims))
+	return s.Pow(s.Scalar(c.Base, mlx.Float32), exponents)
+}
+
+// llama3Freqs leaves short wavelengths, stretches long ones by the factor, and blends between.
+func llama3Freqs(s *mlx.Scope, c RopeConfig) *mlx.Array {
+	freqs := baseFreqs(s, c)
+	scalar := func(v float64) *mlx.Array { return s.Scalar(v, mlx.Float32) }
+	original := float64(c.OriginalPositions)
+	lowWavelen, highWavelen := scalar(original/c.LowFreq), scalar(original/c.HighFreq)
+
+	wavelens := s.Mul(scalar(2*math.Pi), freqs)
+	stretched := s.Where(s.Greater(wavelens, lowWavelen), s.MulScalar(freqs, c.Factor), freqs)
+	medium := s.LogicalAnd(s.Greater(wavelens, highWavelen), s.Less(wavelens, lowWavelen))
+	smooth := s.DivScalar(s.SubScalar(s.Div(scalar(original), wavelens), c.LowFreq), c.HighFreq-c.LowFreq)
+	blend := s.Add(s.DivScalar(s.Sub(scalar(1), smooth), c.Factor), smooth)
+	return s.Where(medium, s.Div(stretched, blend), stretched)
+}
+
+// yarnFreqs blends stretched and plain frequencies along a ramp over the pairs.
+func yarnFreqs(s *mlx.Scope, c RopeConfig) *mlx.Array {
+	low, high := yarnRange(c)
+	if low == high {
+		high += 0.001
+	}
+	plain := baseFreqs(s, c)
+	stretched := s.MulScalar(plain, c.Factor)
+	ramp := s.DivScalar(s.SubScalar(s.Arange(0, float64(c.Dims/2), 1, mlx.Float32), low), high-low)
+	one := s.Scalar(1, mlx.Float32)
+	mask := s.Sub(one, s.Clip(ramp, s.Scalar(0, mlx.Float32), one))
+	return s.Div(s.Mul(stretched, plain), s.Add(s.Mul(stretched, mask), s.Mul(plain, s.Sub(one, mask))))
+}
+
+// yarnRange is the span of pairs whose rotations over the original context lie between BetaFast and BetaSlow.
+func yarnRange(c RopeConfig) (low, high float64) {
+	pair := func(rotations float64) float64 {
+		return float64(c.Dims) * math.Log(float64(c.OriginalPositions)/(rotations*2*math.Pi)) / (2 * math.Log(c.Base))
+	}
+	low, high = math.Floor(pair(c.BetaFast)), math.Ceil(pair(c.BetaSlow))
+	return max(low, 0), min(high, float64(c.Dims-1))
+}
+
+func yarnMScale(scale, mscale float64) float64 {
+	if scale <= 1 {
+		return 1
+	}
+	return 0.1*mscale*math.Log(scale) + 1
+}
+
+func float32s(v []float64) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x)
+	}
+	return out
+}

@@ -1,0 +1,211 @@
+package weights
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/weights/quant"
+)
+
+// Param is one parameter of a graph, under the name the graph gives it.
+type Param struct {
+	// Name ends in ".weight" for what may be stored quantized ("model.layers.0.mlp.up_proj.weight").
+	Name string
+	// Shape is what the graph computes with, [out, in] for a matrix, whatever is stored.
+	Shape []int
+	// InterleavedHeads is the number of heads whose rows the file holds in interleaved rope order (2i, 2i+1), to be put
+	// back into half-split order (i, i+D/2); 0 for rows that lie as the graph wants them.
+	InterleavedHeads int
+}
+
+func (p Param) elements() int64 {
+	n := int64(1)
+	for _, d := range p.Shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// Rules say how an artifact's tensors stand for parameters.
+type Rules struct {
+	// Name gives the graph's name of a stored tensor; "" drops a tensor that the graph has no use for. Nil keeps names.
+	Name func(stored string) string
+	// Quantization is the config's block; zero for a model without one.
+	Quantization Quantization
+}
+
+// Source is a parameter and the stored tensor (or triple) it is decoded from.
+type Source struct {
+	Param
+	codec codec
+	// reads lists what is read: the tensor, and an affine triple's scales and biases.
+	reads []artifact.Tensor
+}
+
+// Set is a graph's parameters, all found.
+type Set struct {
+	artifact *artifact.Artifact
+	sources  []Source
+}
+
+// Match pairs params with a's tensors.
+func Match(a *artifact.Artifact, params []Param, rules Rules) (*Set, error) {
+	m := matcher{artifact: a, rules: rules, stored: map[string]artifact.Tensor{}}
+	if err := m.index(); err != nil {
+		return nil, err
+	}
+	set := &Set{artifact: a}
+	for _, p := range params {
+		src, err := m.source(p)
+		if err != nil {
+			return nil, err
+		}
+		set.sources = append(set.sources, src)
+	}
+	return set, m.leftovers()
+}
+
+type matcher struct {
+	artifact *artifact.Artifact
+	rules    Rules
+	stored   map[string]artifact.Tensor // by the graph's name; taken ones are removed
+}
+
+func (m *matcher) index() error {
+	for _, t := range m.artifact.Tensors() {
+		name := t.Name
+		if m.rules.Name != nil {
+			name = m.rules.Name(name)
+		}
+		if name == "" {
+			continue
+		}
+		if other, twice := m.stored[name]; twice {
+			return corrupt(t, "stands for %s, and so does %s", name, other.Name)
+		}
+		m.stored[name] = t
+	}
+	return nil
+}
+
+func (m *matcher) take(name string) (artifact.Tensor, bool) {
+	t, ok := m.stored[name]
+	delete(m.stored, name)
+	return t, ok
+}
+
+func (m *matcher) source(p Param) (Source, error) {
+	t, ok := m.take(p.Name)
+	if !ok {
+		return Source{}, contract.Errorf(contract.ArtifactCorrupt, filepath.Base(m.artifact.Path)+": "+p.Name, "this tensor is missing")
+	}
+	if len(p.Shape) == 0 || p.elements() <= 0 {
+		return Source{}, contract.Errorf(contract.Internal, p.Name, "a parameter of shape %v", p.Shape)
+	}
+	if p.InterleavedHeads != 0 && p.Shape[0]%(2*p.InterleavedHeads) != 0 {
+		return Source{}, corrupt(t, "%d rows are not pairs in each of %d heads", p.Shape[0], p.InterleavedHeads)
+	}
+	path, isWeight := strings.CutSuffix(p.Name, ".weight")
+	if scales, quantized := m.stored[path+".scales"]; quantized && isWeight {
+		return m.affine(p, path, t, scales)
+	}
+	if entry, listed := m.rules.Quantization.Modules[path]; listed && entry.Bits != 0 {
+		return Source{}, corrupt(t, "the config lists it as quantized, but %s.scales is missing", path)
+	}
+	return m.plain(p, t)
+}
+
+// plain is a tensor of floats or of GGUF blocks.
+func (m *matcher) plain(p Param, t artifact.Tensor) (Source, error) {
+	if !slices.EqualFunc(t.Shape, p.Shape, func(a int64, b int) bool { return a == int64(b) }) {
+		return Source{}, corrupt(t, "has shape %v, the config makes it %v", t.Shape, p.Shape)
+	}
+	src := Source{Param: p, reads: []artifact.Tensor{t}}
+	if f, ok := floatCodecs[t.DType]; ok {
+		src.codec = f
+		return src, nil
+	}
+	if b, ok := quant.BlockFormat(string(t.DType)); ok {
+		src.codec = blockCodec{b}
+		return src, nil
+	}
+	return Source{}, contract.Errorf(contract.UnsupportedModel, t.File+": "+t.Name,
+		"stored as %s, which this version does not decode", t.DType).
+		WithNext("use a file of F32, F16, BF16, Q4_0, Q4_1 or Q8_0 tensors, or MLX affine weights")
+}
+
+// affine is an MLX triple. The file's shapes decide bits and group, as in mlx-lm; a config entry for the very path must
+// agree with them.
+func (m *matcher) affine(p Param, path string, packed, scales artifact.Tensor) (Source, error) {
+	delete(m.stored, path+".scales")
+	if entry, listed := m.rules.Quantization.Modules[path]; listed && entry.Bits == 0 {
+		return Source{}, corrupt(scales, "the config says that %s is not quantized", path)
+	}
+	if err := m.rules.Quantization.affineOnly(path); err != nil {
+		return Source{}, err
+	}
+	biases, ok := m.take(path + ".biases")
+	if !ok {
+		if scales.DType == artifact.U8 {
+			return Source{}, unsupportedMode(path, "a float-block format (8-bit scales, no biases)")
+		}
+		return Source{}, corrupt(packed, "%s.biases is missing", path)
+	}
+	a, err := affineOf(p, packed, scales, biases)
+	if err != nil {
+		return Source{}, err
+	}
+	if entry, listed := m.rules.Quantization.Modules[path]; listed && entry.Affine != a {
+		return Source{}, corrupt(packed, "is %d bits in groups of %d, the config says %d in %d", a.Bits, a.Group, entry.Bits, entry.Group)
+	}
+	return Source{Param: p, codec: affineCodec{a, floatCodecs[scales.DType]}, reads: []artifact.Tensor{packed, scales, biases}}, nil
+}
+
+// affineOf infers bits and group from the shapes of a triple whose matrix is [out, in].
+func affineOf(p Param, packed, scales, biases artifact.Tensor) (quant.Affine, error) {
+	if len(p.Shape) != 2 || len(packed.Shape) != 2 || len(scales.Shape) != 2 {
+		return quant.Affine{}, corrupt(packed, "a quantized tensor has shape %v and scales %v, the config makes it %v",
+			packed.Shape, scales.Shape, p.Shape)
+	}
+	out, in := int64(p.Shape[0]), int64(p.Shape[1])
+	switch {
+	case packed.DType != artifact.U32:
+		return quant.Affine{}, corrupt(packed, "packed codes are %s, not U32", packed.DType)
+	case !slices.Equal(scales.Shape, biases.Shape) || scales.DType != biases.DType:
+		return quant.Affine{}, corrupt(biases, "is %s %v beside scales of %s %v", biases.DType, biases.Shape, scales.DType, scales.Shape)
+	case floatCodecs[scales.DType].size == 0:
+		return quant.Affine{}, corrupt(scales, "scales are %s, not floats", scales.DType)
+	case packed.Shape[0] != out || scales.Shape[0] != out || scales.Shape[1] == 0 || in%scales.Shape[1] != 0:
+		return quant.Affine{}, corrupt(packed, "packed %v with scales %v cannot hold a matrix of %v", packed.Shape, scales.Shape, p.Shape)
+	}
+	group := in / scales.Shape[1]
+	a := quant.Affine{Bits: int(packed.Shape[1] * 32 / in), Group: int(group)}
+	if !a.Valid() || packed.Shape[1]*32 != int64(a.Bits)*in {
+		return quant.Affine{}, corrupt(packed, "packed %v with scales %v is no affine format of a matrix of %v", packed.Shape, scales.Shape, p.Shape)
+	}
+	return a, nil
+}
+
+func (m *matcher) leftovers() error {
+	if len(m.stored) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(m.stored))
+	for name := range m.stored {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	more := ""
+	if n := len(names) - 1; n > 0 {
+		more = fmt.Sprintf(", nor for %d more", n)
+	}
+	return corrupt(m.stored[names[0]], "the graph has no place for this tensor%s", more)
+}
+
+func corrupt(t artifact.Tensor, format string, args ...any) *contract.Error {
+	return contract.Errorf(contract.ArtifactCorrupt, t.File+": "+t.Name, format, args...)
+}
