@@ -19,9 +19,11 @@ type Clause struct {
 	Other string `yaml:"other,omitempty" json:"other,omitempty"`
 }
 
-// Require is a Clause that a recognised model must meet; Message says why.
+// Require is a Clause that a recognised model must meet; Message says why. When names a path; while that is absent the
+// requirement does not apply.
 type Require struct {
 	Clause  `yaml:",inline"`
+	When    string `yaml:"when,omitempty" json:"when,omitempty"`
 	Message string `yaml:"message" json:"message"`
 	// Kind is artifact-corrupt (the default: the file breaks its own rules) or unsupported-model (a variant that the
 	// family does not run).

@@ -72,7 +72,7 @@ func (r *Record) Check(cfg artifact.Config) error {
 func (r *Record) require(list []Require, v view) error {
 	for i := range list {
 		q := &list[i]
-		if q.holds(v) {
+		if q.When != "" && v.at(q.When) == nil || q.holds(v) {
 			continue
 		}
 		kind := contract.ArtifactCorrupt
