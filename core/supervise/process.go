@@ -182,7 +182,7 @@ func (p *Process) abandon(ctx context.Context, err error) error {
 	if !errors.As(err, &mine) {
 		// The connection failed: the child is dying by itself, or refused, or it is broken and alive.
 		select {
-		case <-p.child.exited:
+		case <-p.child.ended:
 			died = true
 		case <-time.After(drainAfterExit):
 		}

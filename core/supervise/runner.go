@@ -35,7 +35,8 @@ type process struct {
 	noStderr  *io.PipeReader // always silent
 	endStderr *io.PipeWriter
 
-	exited chan struct{} // closed when the process is reaped and its output read
+	ended  chan struct{} // closed when the process is reaped
+	exited chan struct{} // closed when its output is read too
 	ps     *os.ProcessState
 
 	mu       sync.Mutex
@@ -47,7 +48,7 @@ type process struct {
 }
 
 func newProcess(spec Spec) *process {
-	p := &process{spec: spec, exited: make(chan struct{})}
+	p := &process{spec: spec, ended: make(chan struct{}), exited: make(chan struct{})}
 	p.journal = &journal{log: func(line string) { spec.Logger.Debug(line, "plugin", spec.name()) }}
 	p.toHost, p.fromChild = io.Pipe()
 	p.noStderr, p.endStderr = io.Pipe()
@@ -129,6 +130,7 @@ func (p *process) own(started chan<- error, stdout, stderr *os.File) {
 	_ = p.cmd.Wait()
 	p.ps = p.cmd.ProcessState
 	p.mu.Unlock()
+	close(p.ended)
 
 	end := time.Now().Add(drainAfterExit)
 	_ = stdout.SetReadDeadline(end)

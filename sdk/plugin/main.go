@@ -74,7 +74,7 @@ func describe(s *Server, asJSON bool) int {
 		fmt.Printf("  kernel %s %s: %s %s\n", k.Name, k.Signature, k.SelfTest, k.Reason)
 	}
 	if len(d.Rpcs) == 0 {
-		fmt.Printf("  announced only; version %s runs them\n", s.manifest.nextRelease())
+		fmt.Printf("  announced only; version %s runs them\n", since(s.manifest))
 	}
 	return 0
 }

@@ -1,95 +1,66 @@
 package plugin
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/family"
 )
 
-// manifest is what serving needs of plugin.yaml; sdk/family owns the whole.
-type manifest struct {
-	Name     string   `yaml:"name"`
-	Version  string   `yaml:"version"`
-	Families []record `yaml:"families"`
-	json     string
-}
-
-type record struct {
-	Graph   string   `yaml:"graph"`
-	Loaders []string `yaml:"loaders"`
-	Loop    string   `yaml:"loop"`
-	Profile string   `yaml:"profile"`
-}
-
-func parseManifest(data []byte) (*manifest, error) {
-	m := &manifest{}
-	if err := yaml.Unmarshal(data, m); err != nil {
-		return nil, contract.Errorf(contract.PluginMismatch, "plugin.yaml", "%w", err)
-	}
-	if m.Name == "" || m.Version == "" || len(m.Families) == 0 {
-		return nil, contract.Errorf(contract.PluginMismatch, "plugin.yaml", "name, version and families are needed")
-	}
-	var tree any
-	if err := yaml.Unmarshal(data, &tree); err != nil {
-		return nil, contract.Errorf(contract.PluginMismatch, "plugin.yaml", "%w", err)
-	}
-	canonical, err := json.Marshal(tree)
+func parseManifest(data []byte) (*family.Manifest, error) {
+	m, err := family.ParseManifest(data)
 	if err != nil {
-		return nil, contract.Errorf(contract.PluginMismatch, "plugin.yaml", "%w", err)
+		return nil, contract.Errorf(contract.PluginMismatch, "manifest", "%w", err)
 	}
-	m.json = string(canonical)
 	return m, nil
 }
 
-// nextRelease is the version that brings what an announced family cannot do yet: the next minor.
-func (m *manifest) nextRelease() string {
-	part := strings.SplitN(m.Version, ".", 3)
-	if len(part) == 3 {
-		if minor, err := strconv.Atoi(part[1]); err == nil {
-			return fmt.Sprintf("%s.%d.0", part[0], minor+1)
+// since is the version that brings what m only announces.
+func since(m *family.Manifest) string {
+	for _, r := range m.Families {
+		if r.Since != "" {
+			return r.Since
 		}
 	}
-	return "the release after " + m.Version
+	return "a later version"
 }
 
-// assert checks what the host decided against the record it claims to have matched.
-func (m *manifest) assert(spec *cladev1.ModelSpec) error {
+// record finds the family with a graph id.
+func record(m *family.Manifest, graph string) (*family.Record, bool) {
+	i := slices.IndexFunc(m.Families, func(r *family.Record) bool { return r.Graph == graph })
+	if i < 0 {
+		return nil, false
+	}
+	return m.Families[i], true
+}
+
+// assert checks what the host decided against the record that it claims to have matched: graph, loader, loop and, unless the
+// profile is of one exact artifact, its id.
+func assert(m *family.Manifest, spec *cladev1.ModelSpec) error {
 	if spec == nil || len(spec.Artifacts) == 0 || spec.Profile == nil || spec.Composition == nil {
 		return contract.Errorf(contract.InvalidArgument, "model", "artifacts, profile and composition are needed")
 	}
-	i := slices.IndexFunc(m.Families, func(r record) bool { return r.Graph == spec.Graph })
-	if i < 0 {
+	p := spec.Profile
+	r, ok := record(m, spec.Graph)
+	if !ok {
 		return contract.Errorf(contract.PluginMismatch, spec.Graph, "plugin %s %s has no family with this graph",
 			m.Name, m.Version)
 	}
-	r, p := m.Families[i], spec.Profile
-	refuse := func(format string, args ...any) error {
-		return contract.Errorf(contract.UnsupportedModelLoad, p.Id, format, args...)
+	if r.Status == family.Announced {
+		return contract.Errorf(contract.UnsupportedModel, r.Graph, "plugin %s %s announces this family and cannot run it yet",
+			m.Name, m.Version).WithNext("it comes with version %s", r.Since)
 	}
-	if !slices.Contains(r.Loaders, p.Loader) {
-		return refuse("loader %q is not one of %v that %s has", p.Loader, r.Loaders, r.Graph)
+	want, err := r.ProfileFor(artifact.Format(p.Loader))
+	if err != nil {
+		return err
 	}
-	if p.Loop != r.Loop {
-		return refuse("loop %q is not %q, which %s runs", p.Loop, r.Loop, r.Graph)
+	if p.Loop != string(want.Loop) {
+		return contract.Errorf(contract.UnsupportedModelLoad, p.Id, "%s runs the loop %s, not %q", r.Graph, want.Loop, p.Loop)
 	}
-	if !p.ExactArtifact && p.Id != r.profileFor(p.Loader) {
-		return contract.Errorf(contract.PluginMismatch, p.Id, "%s with loader %s has profile %s",
-			r.Graph, p.Loader, r.profileFor(p.Loader))
+	if !p.ExactArtifact && p.Id != want.ID {
+		return contract.Errorf(contract.PluginMismatch, p.Id, "%s with loader %s has profile %s", r.Graph, p.Loader, want.ID)
 	}
 	return nil
-}
-
-// profileFor is the id of the record's profile for a loader: the record's own for its first loader, else suffixed.
-func (r record) profileFor(loader string) string {
-	if r.Loaders[0] == loader {
-		return r.Profile
-	}
-	return r.Profile + "-" + loader
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/family"
 )
 
 // Server answers the contract for one Family. Main serves it over go-plugin; tests register it on any gRPC server.
@@ -22,7 +23,7 @@ type Server struct {
 	cladev1.UnimplementedPluginServiceServer
 
 	family   Family
-	manifest *manifest
+	manifest *family.Manifest
 	options  map[string]bool
 	started  time.Time
 	// exit ends the process after a Shutdown; nil in tests.
@@ -68,15 +69,11 @@ func NewServer(f Family) (*Server, error) {
 }
 
 // checkTable holds a table to the contract: a declared graph, and one generic entry, the last.
-func checkTable(m *manifest, t *cladev1.GraphTable) error {
+func checkTable(m *family.Manifest, t *cladev1.GraphTable) error {
 	refuse := func(format string, args ...any) error {
 		return contract.Errorf(contract.PluginMismatch, t.Graph, format, args...)
 	}
-	declared := false
-	for _, r := range m.Families {
-		declared = declared || r.Graph == t.Graph
-	}
-	if !declared {
+	if _, ok := record(m, t.Graph); !ok {
 		return refuse("graph table of a graph that plugin.yaml does not declare")
 	}
 	for i, e := range t.Entries {
@@ -104,7 +101,7 @@ func (s *Server) Describe(_ context.Context, req *cladev1.DescribeRequest) (*cla
 	}
 	r := &cladev1.DescribeResponse{
 		Name: s.manifest.Name, Version: s.manifest.Version, ContractVersions: []uint32{contract.Major},
-		ManifestJson: s.manifest.json, GraphTables: s.family.Tables, Implementations: s.family.Implementations,
+		ManifestJson: s.manifest.JSON(), GraphTables: s.family.Tables, Implementations: s.family.Implementations,
 		Options: s.family.Options, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	if s.family.Backend != nil {
@@ -157,7 +154,7 @@ func (s *Server) plan(ctx context.Context, req *cladev1.PlanRequest) (p *cladev1
 	if err := s.able(contract.UnsupportedModel); err != nil {
 		return nil, err
 	}
-	if err := s.manifest.assert(req.Model); err != nil {
+	if err := assert(s.manifest, req.Model); err != nil {
 		return nil, err
 	}
 	if err := s.declared(req.Model.Composition); err != nil {
@@ -182,7 +179,7 @@ func (s *Server) able(kind contract.Kind) error {
 		return nil
 	}
 	return contract.Errorf(kind, s.manifest.Name, "version %s announces these families and cannot run them yet",
-		s.manifest.Version).WithNext("they come with version %s", s.manifest.nextRelease())
+		s.manifest.Version).WithNext("they come with version %s", since(s.manifest))
 }
 
 // load opens the runtime once and remembers how that went.
