@@ -1,0 +1,186 @@
+package llama
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/engine"
+	"github.com/clademl/clade/sdk/family"
+	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/plugin"
+	"github.com/clademl/clade/sdk/plugintest/tiny"
+	"github.com/clademl/clade/sdk/weights"
+)
+
+var tinyPaths map[string]string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "clade-tiny-")
+	if err == nil {
+		tinyPaths, err = tiny.WriteAll(dir, tiny.Llama())
+	}
+	if err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// openRuntime finds the runtime: CLADE_RUNTIME, else bin/runtime/cpu of this repository.
+func openRuntime(t *testing.T) *mlx.Runtime {
+	t.Helper()
+	dir := os.Getenv("CLADE_RUNTIME")
+	if dir == "" {
+		_, file, _, _ := runtime.Caller(0)
+		dir = filepath.Join(filepath.Dir(file), "..", "..", "..", "bin", "runtime", "cpu")
+	}
+	r, err := mlx.Open(dir)
+	require.NoError(t, err, "run make setup")
+	return r
+}
+
+// readConfig parses an artifact as the host does, through the plugin's own record.
+func readConfig(t *testing.T, a *artifact.Artifact) Config {
+	t.Helper()
+	data, err := os.ReadFile("../plugin.yaml")
+	require.NoError(t, err)
+	manifest, err := family.ParseManifest(data)
+	require.NoError(t, err)
+	for _, record := range manifest.Families {
+		if record.Match(a.Config()).OK {
+			parsed, err := record.Parse(a)
+			require.NoError(t, err)
+			c, err := ReadConfig(parsed.Config)
+			require.NoError(t, err)
+			return c
+		}
+	}
+	require.Fail(t, "no record takes "+a.Path)
+	return Config{}
+}
+
+// open makes an engine over a checkpoint that computes in dtype; the test ends with no live array.
+func open(t *testing.T, path string, dtype mlx.DType, chunk int) *engine.Engine {
+	t.Helper()
+	before := mlx.LiveHandles()
+	r := openRuntime(t)
+	a, err := artifact.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, a.Close()) }()
+	c := readConfig(t, a)
+	set, err := Match(a, c)
+	require.NoError(t, err)
+	worker, err := r.NewWorker(mlx.CPU)
+	require.NoError(t, err)
+	var model *Model
+	require.NoError(t, worker.Do(context.Background(), func(s *mlx.Scope) error {
+		tensors, err := set.Load(context.Background(), s, dtype, func(weights.Progress) {})
+		if err != nil {
+			return err
+		}
+		model = New(s, c, tensors, dtype)
+		return s.Err()
+	}))
+	e := engine.New(r, worker, model, engine.Config{
+		Context: 512, PrefillChunk: chunk, Queue: 4, EOS: c.EOS, Provenance: &cladev1.Provenance{},
+	})
+	t.Cleanup(func() {
+		require.NoError(t, e.Close())
+		require.Equal(t, before, mlx.LiveHandles(), "every array is freed")
+	})
+	return e
+}
+
+// logits scores ids and returns all rows.
+func logits(t *testing.T, e *engine.Engine, ids []int32) [][]float32 {
+	t.Helper()
+	rows := make([][]float32, len(ids))
+	job := &plugin.ScoreJob{Start: &cladev1.ScoreStart{Output: cladev1.ScoreOutput_SCORE_OUTPUT_LOGITS}, IDs: ids}
+	require.NoError(t, e.Score(context.Background(), job, func(r *cladev1.ScoreResponse) error {
+		if f := r.GetFrame(); f != nil {
+			require.EqualValues(t, len(rows[f.Position]), f.Offset)
+			rows[f.Position] = append(rows[f.Position], f.Values...)
+		}
+		return nil
+	}))
+	return rows
+}
+
+// answer collects what Generate emits.
+type answer struct {
+	ids      []int32
+	logprobs []*cladev1.TokenLogprobs
+	finish   *cladev1.Finish
+}
+
+func generate(t *testing.T, e *engine.Engine, ids []int32, start *cladev1.GenerateStart) answer {
+	t.Helper()
+	var out answer
+	err := e.Generate(context.Background(), &plugin.GenerateJob{Start: start, IDs: ids}, func(r *cladev1.GenerateResponse) error {
+		if step := r.GetStep(); step != nil {
+			out.ids = append(out.ids, step.Ids...)
+			out.logprobs = append(out.logprobs, step.Logprobs...)
+		}
+		if f := r.GetFinish(); f != nil {
+			out.finish = f
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.NotNil(t, out.finish)
+	return out
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// golden is one checkpoint of testdata/llama.json, which testdata/oracle.py makes with mlx-lm.
+type golden struct {
+	Name     string
+	Vocab    int
+	LastRows map[string]string `json:"last_rows"`
+	Greedy   []int32
+}
+
+func goldens(t *testing.T) []golden {
+	t.Helper()
+	data, err := os.ReadFile("../testdata/llama.json")
+	require.NoError(t, err)
+	var file struct{ Checkpoints []golden }
+	require.NoError(t, json.Unmarshal(data, &file))
+	require.Len(t, file.Checkpoints, len(tiny.Llama()))
+	return file.Checkpoints
+}
+
+func (g golden) lastRow(t *testing.T, length string) []float32 {
+	t.Helper()
+	raw, err := base64.StdEncoding.DecodeString(g.LastRows[length])
+	require.NoError(t, err)
+	out := make([]float32, len(raw)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(uint32(raw[4*i]) | uint32(raw[4*i+1])<<8 | uint32(raw[4*i+2])<<16 | uint32(raw[4*i+3])<<24)
+	}
+	return out
+}
+
+// distance is the largest difference, as a fraction of the largest value.
+func distance(want, got []float32) float64 {
+	var diff, top float64
+	for i := range want {
+		diff = max(diff, math.Abs(float64(want[i])-float64(got[i])))
+		top = max(top, math.Abs(float64(want[i])))
+	}
+	return diff / top
+}
