@@ -1,0 +1,93 @@
+package loader
+
+import (
+	"log/slog"
+
+	corefamily "github.com/clademl/clade/core/family"
+	"github.com/clademl/clade/core/hub"
+	"github.com/clademl/clade/core/profile"
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/family"
+)
+
+// Plugin is an installed, verified plugin.
+type Plugin struct {
+	Name    string
+	Version string
+	// Exe is the absolute path of its executable.
+	Exe string
+}
+
+// Host is what the loader takes from the rest of the host.
+type Host struct {
+	Families *corefamily.List
+	// Find finds an installed plugin, or answers PluginMissing with the next step.
+	Find  func(name string) (Plugin, error)
+	Exact []profile.Exact
+	// RuntimeDir is handed to the plugin; empty when none is installed, which the plugin then reports.
+	RuntimeDir string
+	// Budget in bytes; 0 is what the machine has available.
+	Budget uint64
+	Logger *slog.Logger
+	// Start starts a plugin process; nil is core/supervise.
+	Start Starter
+}
+
+// Decision is steps 1: all that is known of a model before a process starts. It owns the artifact until Close, or until
+// Open hands it to the Model.
+type Decision struct {
+	Model               hub.Model
+	Artifact            *artifact.Artifact
+	Family              corefamily.Entry
+	Plugin              Plugin
+	Parsed              family.Parsed
+	Profile             *cladev1.Profile
+	Cell                Residence
+	ConfigFingerprint   string
+	ArtifactFingerprint string
+	// PluginErr is why the plugin cannot be started; Decide still succeeds, so that `show` can say all the rest.
+	PluginErr error
+
+	host *Host
+}
+
+// Decide opens the headers of a local model and decides everything that needs no plugin process.
+func (h *Host) Decide(m hub.Model) (_ *Decision, err error) {
+	a, err := artifact.Open(m.Path)
+	if err != nil {
+		return nil, err
+	}
+	d := &Decision{Model: m, Artifact: a, host: h, ArtifactFingerprint: profile.ArtifactFingerprint(m.Path)}
+	defer func() {
+		if err != nil {
+			_ = a.Close() // only read; the first error is the one to tell
+		}
+	}()
+	if d.Family, err = h.Families.Match(a.Config()); err != nil {
+		return nil, err
+	}
+	if d.Parsed, err = d.Family.Record.Parse(a); err != nil {
+		return nil, err
+	}
+	if d.ConfigFingerprint, err = profile.ConfigFingerprint(d.Parsed.Config, a); err != nil {
+		return nil, err
+	}
+	d.Profile, err = profile.Resolve(profile.Input{
+		Record: d.Family.Record, Format: a.Format, ConfigFingerprint: d.ConfigFingerprint,
+		ArtifactFingerprint: d.ArtifactFingerprint, Capabilities: h.Families.Capabilities(), Exact: h.Exact,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d.Cell, err = cellOf(d.Profile.Id, d.Profile.Loader, d.Profile.Loop); err != nil {
+		return nil, err
+	}
+	if d.PluginErr = d.Family.Runnable(); d.PluginErr == nil {
+		d.Plugin, d.PluginErr = h.Find(d.Family.Plugin)
+	}
+	return d, nil
+}
+
+// Close releases the artifact.
+func (d *Decision) Close() error { return d.Artifact.Close() }

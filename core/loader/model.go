@@ -1,0 +1,272 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/clademl/clade/core/generate"
+	"github.com/clademl/clade/core/supervise"
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/tokenizer"
+)
+
+// maxQueue is how many requests may wait for a row; more are refused as busy.
+const maxQueue = 256
+
+// Model is an open model. Its methods may be called concurrently; Close waits for nothing and ends what runs.
+type Model struct {
+	decision *Decision
+	wishes   Wishes
+	text     *text
+	files    generate.Settings
+	family   generate.Settings
+	stopIDs  []int32
+	// rows holds one token for each request that may run; queue one for each that runs or waits.
+	rows, queue chan struct{}
+
+	starting sync.Mutex // one start at a time; held while starting
+	breaker  supervise.Breaker
+	mu       sync.Mutex // guards what follows
+	planned  *Planned
+	facts    *cladev1.ModelFacts
+	declared map[string]bool
+	counted  bool // the present process's death was told to the breaker
+	closed   bool
+}
+
+func newModel(p *Planned, facts *cladev1.ModelFacts, t *text) (*Model, error) {
+	files, err := generate.FromFiles(p.Artifact.GenerationConfig())
+	if err != nil {
+		return nil, err
+	}
+	stops, err := stopIDs(p.Decision, t.tokenizer)
+	if err != nil {
+		return nil, err
+	}
+	rows := max(int(p.Composition.Proto.GetRows()), 1)
+	m := &Model{
+		decision: p.Decision, wishes: p.wishes, text: t, files: files, stopIDs: stops,
+		rows: make(chan struct{}, rows), queue: make(chan struct{}, rows+maxQueue),
+	}
+	m.install(p, facts)
+	return m, nil
+}
+
+// stopIDs are the tokens that end a turn by the tokenizer's files, generation_config.json and the config.
+func stopIDs(d *Decision, t *tokenizer.Tokenizer) ([]int32, error) {
+	seen := map[int32]bool{}
+	var out []int32
+	add := func(id int64) {
+		if id >= 0 && id < 1<<31 && !seen[int32(id)] {
+			seen[int32(id)] = true
+			out = append(out, int32(id))
+		}
+	}
+	for _, id := range t.EOS() {
+		add(int64(id))
+	}
+	for _, source := range []interface {
+		Ints(path string) ([]int64, bool, error)
+	}{d.Artifact.GenerationConfig(), d.Artifact.Config()} {
+		ids, _, err := source.Ints("eos_token_id")
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			add(id)
+		}
+	}
+	return out, nil
+}
+
+// install makes p the present process.
+func (m *Model) install(p *Planned, facts *cladev1.ModelFacts) {
+	declared := map[string]bool{}
+	for _, o := range p.Describe.GetOptions() {
+		declared[o.GetPath()] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.planned, m.facts, m.declared, m.counted = p, facts, declared, false
+}
+
+// Facts are what the plugin said of the model when it opened.
+func (m *Model) Facts() *cladev1.ModelFacts {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.facts
+}
+
+// Planned is the admitted plan of the present process.
+func (m *Model) Planned() *Planned {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.planned
+}
+
+// Decision is what was decided of the model before it was opened.
+func (m *Model) Decision() *Decision { return m.decision }
+
+// Tokenizer is the host's reading of the model's tokenizer.
+func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.text.tokenizer }
+
+// Pid is the present process's id.
+func (m *Model) Pid() int { return m.Planned().process.Pid() }
+
+// Stats asks the plugin for memory and counters.
+func (m *Model) Stats(ctx context.Context) (*cladev1.StatsResponse, error) {
+	return m.Planned().process.Stats(ctx)
+}
+
+// State is the present process's.
+func (m *Model) State() string {
+	m.mu.Lock()
+	p, closed := m.planned, m.closed
+	m.mu.Unlock()
+	if closed {
+		return supervise.Draining.String()
+	}
+	return p.process.State().String()
+}
+
+// Down is closed when the present process has ended.
+func (m *Model) Down() <-chan struct{} { return m.Planned().process.Done() }
+
+// Ready starts a new process if the present one has died, waiting as the back-off says.
+func (m *Model) Ready(ctx context.Context) error {
+	_, err := m.alive(ctx)
+	return err
+}
+
+// alive is a process that can generate: the present one, or a new one.
+func (m *Model) alive(ctx context.Context) (*Planned, error) {
+	if p, err := m.present(); p != nil || err != nil {
+		return p, err
+	}
+	m.starting.Lock()
+	defer m.starting.Unlock()
+	p, err := m.present()
+	if p != nil || err != nil {
+		return p, err
+	}
+	m.tellDeath()
+	wait, err := m.breaker.Next()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+		return nil, cancelled(ctx, m.decision.Model.ID)
+	}
+	if err := m.restart(ctx); err != nil {
+		if contract.KindOf(err) != contract.Cancelled {
+			m.breaker.Crashed(err)
+		}
+		return nil, err
+	}
+	return m.Planned(), nil
+}
+
+// present is the process if it lives, an error if the model is closed, and neither if it has to be started again.
+func (m *Model) present() (*Planned, error) {
+	m.mu.Lock()
+	p, closed := m.planned, m.closed
+	m.mu.Unlock()
+	if closed {
+		return nil, contract.Errorf(contract.Unavailable, m.decision.Model.ID, "the model is closed")
+	}
+	select {
+	case <-p.process.Done():
+		return nil, nil
+	default:
+		return p, nil
+	}
+}
+
+// tellDeath records the present process's death with the breaker, once.
+func (m *Model) tellDeath() {
+	m.mu.Lock()
+	p, counted := m.planned, m.counted
+	m.counted = true
+	m.mu.Unlock()
+	if counted {
+		return
+	}
+	cause := p.process.Err()
+	if cause == nil {
+		cause = contract.Errorf(contract.PluginCrashed, p.Plugin.Name, "ended without a cause")
+	}
+	m.breaker.Crashed(cause)
+}
+
+// restart plans, admits and opens again, as the first time.
+func (m *Model) restart(ctx context.Context) error {
+	p, err := m.decision.Plan(ctx, m.wishes)
+	if err != nil {
+		return err
+	}
+	if p.Admission != nil {
+		p.Stop()
+		return p.Admission
+	}
+	facts, err := p.load(ctx, nil, m.text)
+	if err != nil {
+		p.Stop()
+		return err
+	}
+	m.install(p, facts)
+	m.mu.Lock()
+	closed := m.closed
+	m.mu.Unlock()
+	if closed { // Close ran meanwhile and stopped the old process
+		p.Stop()
+		return contract.Errorf(contract.Unavailable, m.decision.Model.ID, "the model is closed")
+	}
+	return nil
+}
+
+// admitRequest waits for a row. The returned func gives it back.
+func (m *Model) admitRequest(ctx context.Context) (func(), error) {
+	select {
+	case m.queue <- struct{}{}:
+	default:
+		return nil, contract.Errorf(contract.Busy, m.decision.Model.ID, "%d requests wait already", maxQueue).WithNext("try again later")
+	}
+	select {
+	case m.rows <- struct{}{}:
+		return func() { <-m.rows; <-m.queue }, nil
+	case <-ctx.Done():
+		<-m.queue
+		return nil, cancelled(ctx, m.decision.Model.ID)
+	}
+}
+
+// cancelled is the error of a context that ended: its own cause when that is a contract error, as a drain's is.
+func cancelled(ctx context.Context, subject string) error {
+	var e *contract.Error
+	if errors.As(context.Cause(ctx), &e) {
+		return e
+	}
+	return contract.Errorf(contract.Cancelled, subject, "%w", context.Cause(ctx))
+}
+
+// Close stops the process and releases the artifact.
+func (m *Model) Close(ctx context.Context) error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	m.closed = true
+	p := m.planned
+	m.mu.Unlock()
+	var stopErr error
+	if p.process.State() != supervise.Dead {
+		stopErr = p.process.Stop(ctx)
+	}
+	return errors.Join(stopErr, m.decision.Close())
+}

@@ -1,0 +1,232 @@
+package loader
+
+import (
+	"context"
+	"time"
+
+	"github.com/clademl/clade/core/compose"
+	"github.com/clademl/clade/core/supervise"
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+)
+
+// Wishes are what a person asked of this load.
+type Wishes struct {
+	compose.Wishes
+	// Graph names an entry of the graph table; RequireGraph refuses any other than the proposed one.
+	Graph        string
+	RequireGraph bool
+}
+
+// Planned is a decision with a live plugin process and a plan that was not admitted yet. Stop ends the process.
+type Planned struct {
+	*Decision
+	Describe    *cladev1.DescribeResponse
+	Composition *compose.Composition
+	Proposed    string
+	Plan        *cladev1.Plan
+	// Budget is what the plan is judged by, in bytes; 0 when the machine does not say.
+	Budget uint64
+	// Admission is why the plan does not fit; nil when it does.
+	Admission error
+
+	wishes  Wishes
+	process Process
+	spec    *cladev1.ModelSpec
+}
+
+// maxPlans bounds how often a plan is made again: the device, then a context that fits.
+const maxPlans = 4
+
+// stopTimeout is what a plugin gets to exit when its model was not opened.
+const stopTimeout = 5 * time.Second
+
+// Plan starts the plugin and asks what opening the model takes. The process lives until Stop, or as the Model's.
+func (d *Decision) Plan(ctx context.Context, w Wishes) (_ *Planned, err error) {
+	if d.PluginErr != nil {
+		return nil, d.PluginErr
+	}
+	start := d.host.Start
+	if start == nil {
+		start = startSupervised
+	}
+	process, err := start(ctx, supervise.Spec{Path: d.Plugin.Exe, RuntimeDir: d.host.RuntimeDir, Logger: d.host.Logger})
+	if err != nil {
+		return nil, err
+	}
+	p := &Planned{Decision: d, wishes: w, process: process}
+	defer func() {
+		if err != nil {
+			p.Stop()
+		}
+	}()
+	if p.Describe, err = process.Describe(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.checkPlugin(); err != nil {
+		return nil, err
+	}
+	if err := p.compose(); err != nil {
+		return nil, err
+	}
+	return p, p.settle(ctx)
+}
+
+// Stop ends the process of a plan that nobody opens.
+func (p *Planned) Stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	_ = p.process.Stop(ctx) // it holds nothing; an unwilling one is killed
+}
+
+// checkPlugin compares what runs with what was found and matched.
+func (p *Planned) checkPlugin() error {
+	if p.Describe.GetName() != p.Plugin.Name || (p.Plugin.Version != "" && p.Describe.GetVersion() != p.Plugin.Version) {
+		return contract.Errorf(contract.PluginMismatch, p.Plugin.Exe, "says it is %s %s, installed is %s %s",
+			p.Describe.GetName(), p.Describe.GetVersion(), p.Plugin.Name, p.Plugin.Version).WithNext("run `clade plugin verify`")
+	}
+	return nil
+}
+
+func (p *Planned) compose() error {
+	declared := map[string]bool{}
+	for _, o := range p.Describe.GetOptions() {
+		declared[o.GetPath()] = true
+	}
+	longest, _, err := p.Parsed.Int("max_position_embeddings")
+	if err != nil {
+		return err
+	}
+	total, available := machineMemory()
+	p.Budget = available
+	if p.host.Budget > 0 {
+		p.Budget = p.host.Budget
+	}
+	family := p.Family.Record.Composition
+	p.Composition, err = compose.Resolve(compose.Input{
+		Wishes: p.wishes.Wishes,
+		Model: compose.Model{
+			Format: string(p.Artifact.Format), FloatDType: floatDType(p.Artifact), MaxContext: clampUint32(longest),
+		},
+		Family: compose.Family{
+			KV: family.KV, Rows: clampUint32(int64(family.Rows)), Context: clampUint32(int64(family.Context)),
+			MaxGeneration: clampUint32(int64(family.MaxGeneration)),
+		},
+		Machine:  compose.Machine{TotalBytes: total, BudgetBytes: p.Budget},
+		Declares: func(path string) bool { return declared[path] },
+	})
+	return err
+}
+
+// settle plans until the composition is frozen and, where nobody asked for a context, one that fits is found.
+func (p *Planned) settle(ctx context.Context) error {
+	for range maxPlans {
+		if err := p.ask(ctx); err != nil {
+			return err
+		}
+		changed, err := p.Composition.Bind(p.Plan)
+		if err != nil {
+			return err
+		}
+		if changed {
+			continue
+		}
+		smaller, err := p.admit()
+		if err != nil || smaller == 0 {
+			return err
+		}
+		if err := p.Composition.Shrink(smaller); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Planned) ask(ctx context.Context) (err error) {
+	graph := p.Family.Record.Graph
+	p.Proposed, err = propose(p.Describe, graph, p.wishes.Graph, p.ConfigFingerprint, p.Composition.Proto)
+	if err != nil {
+		return err
+	}
+	p.spec = &cladev1.ModelSpec{
+		Artifacts: []*cladev1.Artifact{{Role: cladev1.Role_ROLE_TARGET, Path: p.Artifact.Path, Format: string(p.Artifact.Format)}},
+		Graph:     graph, GraphEntry: p.Proposed, GraphRequired: p.wishes.Graph != "" || p.wishes.RequireGraph,
+		Profile: p.Profile, Composition: p.Composition.Proto, ParsedConfigJson: p.Parsed.JSON(), ConfigFingerprint: p.ConfigFingerprint,
+	}
+	if p.ArtifactFingerprint != "" {
+		p.spec.Artifacts[0].Fingerprint = &p.ArtifactFingerprint
+	}
+	if p.Plan, err = p.process.Plan(ctx, &cladev1.PlanRequest{Model: p.spec}); err != nil {
+		return err
+	}
+	return checkDisposition(p.Plan, p.Proposed, p.spec.GraphRequired, p.Composition.Proto.GetKernels())
+}
+
+// floatDType is the float type that most bytes of the checkpoint have, in the contract's spelling.
+func floatDType(a *artifact.Artifact) string {
+	names := map[artifact.DType]string{artifact.F32: "float32", artifact.F16: "float16", artifact.BF16: "bfloat16"}
+	bytes := map[string]int64{}
+	best := ""
+	for _, t := range a.Tensors() {
+		if name, ok := names[t.DType]; ok {
+			bytes[name] += t.Bytes
+			if best == "" || bytes[name] > bytes[best] {
+				best = name
+			}
+		}
+	}
+	return best
+}
+
+func clampUint32(n int64) uint32 {
+	return uint32(min(max(n, 0), 1<<31-1))
+}
+
+// Open admits the plan and loads the model; the Model then owns the artifact and the process. On an error the caller still
+// owns the decision; the process is stopped.
+func (p *Planned) Open(ctx context.Context, progress func(*cladev1.LoadProgress)) (*Model, error) {
+	m, err := p.open(ctx, progress)
+	if err != nil {
+		p.Stop()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (p *Planned) open(ctx context.Context, progress func(*cladev1.LoadProgress)) (*Model, error) {
+	if err := p.Cell.forText(p.Profile.Id); err != nil {
+		return nil, err
+	}
+	if p.Admission != nil {
+		return nil, p.Admission
+	}
+	text, err := readText(p.Decision)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := p.load(ctx, progress, text)
+	if err != nil {
+		return nil, err
+	}
+	return newModel(p, facts, text)
+}
+
+// load runs Open in the process and compares the facts with what was decided.
+func (p *Planned) load(ctx context.Context, progress func(*cladev1.LoadProgress), text *text) (*cladev1.ModelFacts, error) {
+	facts, err := p.process.Open(ctx, &cladev1.OpenRequest{Model: p.spec, Plan: p.Plan}, func(r *cladev1.OpenResponse) {
+		if l := r.GetLoad(); l != nil && progress != nil {
+			progress(l)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if facts.GetGraphEntry() != p.Plan.GetGraphEntry() {
+		return nil, contract.Errorf(contract.PluginMismatch, p.Plugin.Name, "opened graph %q, planned was %q", facts.GetGraphEntry(), p.Plan.GetGraphEntry())
+	}
+	if d := facts.GetTokenizerDigest(); d != "" && d != text.tokenizer.Digest() {
+		return nil, contract.Errorf(contract.PluginMismatch, p.Plugin.Name, "reads another tokenizer than the host")
+	}
+	return facts, nil
+}
