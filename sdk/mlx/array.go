@@ -192,11 +192,18 @@ func FromBytes(s *Scope, dtype DType, shape []int, data []byte) *Array {
 		_ = s.Fail(&OpError{Op: "from_bytes", Message: err.Error()})
 		return inert
 	}
-	var none [8]byte // MLX wants an address also for nothing
-	p := unsafe.Pointer(&none[0])
-	if n > 0 {
-		p = unsafe.Pointer(&data[0])
+	if err == nil {
+		err = checkRoom("from_bytes", n)
 	}
+	if err != nil {
+		_ = s.Fail(err)
+		return inert
+	}
+	if n == 0 {
+		data = make([]byte, 1) // MLX wants an address also for nothing
+	}
+	// A typed pointer: behind an unsafe.Pointer cgo would examine the whole object that data is part of.
+	p := (*C.uint8_t)(unsafe.Pointer(&data[0]))
 	return s.one("from_bytes", C.cx_array_from_data(p, s.ints(0, shape), C.int(len(shape)), C.mlx_dtype(dtype)))
 }
 
@@ -305,7 +312,10 @@ func (s *Scope) Empty(dtype DType, shape ...int) (*Array, []byte, error) {
 	if err != nil {
 		return inert, nil, s.Fail(&OpError{Op: "empty", Message: err.Error()})
 	}
-	host := newScope(s.w, s.w.cpu, s.fail)
+	if err := checkRoom("empty", n); err != nil {
+		return inert, nil, s.Fail(err)
+	}
+	host := s.child(s.w.cpu)
 	defer host.Close()
 	a := s.Adopt(host.Zeros(shape, dtype))
 	if err := s.Eval(a); err != nil {

@@ -5,6 +5,7 @@ package mlx
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -58,31 +59,47 @@ func listDevices() ([]Device, error) {
 	return out, nil
 }
 
-func readDevice(kind DeviceKind, index int) (Device, error) {
-	d := Device{Kind: kind, Index: index}
+// withDevice lends fn a device handle.
+func withDevice(kind DeviceKind, index int, fn func(C.mlx_device) error) error {
 	dev := C.cx_mlx_device_new_type(C.mlx_device_type(kind), C.int(index))
 	if dev.ctx == nil {
-		return d, &OpError{Op: "device", Message: takeMessage()}
+		return &OpError{Op: "device", Message: takeMessage()}
 	}
-	defer C.cx_mlx_device_free(dev)
-	info := C.cx_mlx_device_info_new()
-	if C.cx_mlx_device_info_get(&info, dev) != 0 {
-		return d, &OpError{Op: "device_info", Message: takeMessage()}
+	err := fn(dev)
+	if C.cx_mlx_device_free(dev) != 0 {
+		err = errors.Join(err, &OpError{Op: "device_free", Message: takeMessage()})
 	}
-	defer C.cx_mlx_device_info_free(info)
+	return err
+}
+
+func readDevice(kind DeviceKind, index int) (Device, error) {
+	d := Device{Kind: kind, Index: index}
+	err := withDevice(kind, index, func(dev C.mlx_device) error {
+		info := C.cx_mlx_device_info_new()
+		if C.cx_mlx_device_info_get(&info, dev) != 0 {
+			return &OpError{Op: "device_info", Message: takeMessage()}
+		}
+		d.describe(info)
+		if C.cx_mlx_device_info_free(info) != 0 {
+			return &OpError{Op: "device_info_free", Message: takeMessage()}
+		}
+		return nil
+	})
+	return d, err
+}
+
+func (d *Device) describe(info C.mlx_device_info) {
 	d.Title = infoString(info, "device_name")
 	for _, key := range []string{"total_memory", "memory_size"} {
-		if n := infoSize(info, key); n > 0 {
-			d.Memory = n
+		if d.Memory = infoSize(info, key); d.Memory > 0 {
 			break
 		}
 	}
-	if kind == CPU {
+	if d.Kind == CPU {
 		d.Name = cpuName()
-		return d, nil
+		return
 	}
 	d.Name = gpuName(infoString(info, "architecture"), infoSize(info, "compute_capability_major"), infoSize(info, "compute_capability_minor"))
-	return d, nil
 }
 
 // gpuName: CUDA tells a compute capability, Metal an architecture such as applegpu_g16s.

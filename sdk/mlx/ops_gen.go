@@ -1318,7 +1318,7 @@ func (s *Scope) AsStrided(a *Array, shape []int, strides []int64, offset int) *A
 		return inert
 	}
 	shapeP := s.ints(0, shape)
-	o := C.cx_op_as_strided(a.ctx, shapeP, C.size_t(len(shape)), (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(strides))), C.size_t(len(strides)), C.size_t(offset), s.stream)
+	o := C.cx_op_as_strided(a.ctx, shapeP, C.size_t(len(shape)), (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(strides))), C.size_t(len(strides)), s.csize(offset), s.stream)
 	return s.one("as_strided", o, a)
 }
 

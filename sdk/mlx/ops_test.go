@@ -179,3 +179,27 @@ func TestOpsAgreeWithPython(t *testing.T) {
 		})
 	}
 }
+
+func TestScalarsKeepTheDTypeAndNeverTruncate(t *testing.T) {
+	do(t, func(s *Scope) {
+		for d := Bool; d <= Complex64; d++ {
+			v := s.Scalar(1, d)
+			require.Equal(t, d, v.DType())
+			require.Empty(t, v.Shape())
+			f, err := Item[float32](s, s.AsType(v, Float32))
+			require.NoError(t, err)
+			require.Equal(t, float32(1), f, d)
+		}
+		for d, low := range map[DType]float64{Int8: -128, Int16: -32768, Int32: math.MinInt32, Int64: math.MinInt64} {
+			f, err := Item[float32](s, s.AsType(s.Scalar(low, d), Float32))
+			require.NoError(t, err)
+			require.Equal(t, float32(low), f)
+		}
+	})
+	fails(t, "multiply: 5.66 is no int32", func(s *Scope) { s.MulScalar(FromSlice(s, []int32{1}), 5.66) })
+	fails(t, "add: 256 is no uint8", func(s *Scope) { s.AddScalar(FromSlice(s, []uint8{1}), 256) })
+	fails(t, "scalar: NaN is no int64", func(s *Scope) { s.Scalar(math.NaN(), Int64) })
+	fails(t, "as_strided: -1 is negative", func(s *Scope) {
+		s.AsStrided(FromSlice(s, []int32{1}), []int{1}, []int64{1}, -1)
+	})
+}

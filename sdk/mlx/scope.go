@@ -29,8 +29,13 @@ type Scope struct {
 	fail   *failure // shared with parents and children
 	arrays []*Array
 	closed bool
+
+	parent   *Scope
+	children []*Scope
+	index    int // in parent.children
 	op     string // the operation being built, for messages
 
+	scalar [8]byte
 	intBuf [4][]C.int
 	ptrBuf [2][]unsafe.Pointer
 }
@@ -53,15 +58,37 @@ func (s *Scope) Fail(err error) error {
 }
 
 // Child is a scope within s: same thread, same first error, its own arrays. Close it when its intermediates are done.
-func (s *Scope) Child() *Scope { return newScope(s.w, s.stream, s.fail) }
+// It ends with s at the latest.
+func (s *Scope) Child() *Scope { return s.child(s.stream) }
 
-// Close frees every array that the scope still owns. A second Close does nothing.
+func (s *Scope) child(stream unsafe.Pointer) *Scope {
+	c := newScope(s.w, stream, s.fail)
+	if s.closed { // a child of a closed scope would never be freed
+		c.closed = true
+		return c
+	}
+	c.parent, c.index = s, len(s.children)
+	s.children = append(s.children, c)
+	return c
+}
+
+// Close frees every array that the scope and its children still own. A second Close does nothing.
 func (s *Scope) Close() {
 	if s.closed {
 		return
 	}
+	for len(s.children) > 0 {
+		s.children[len(s.children)-1].Close()
+	}
 	s.Sweep()
 	s.closed = true
+	if p := s.parent; p != nil {
+		last := p.children[len(p.children)-1]
+		p.children[s.index], last.index = last, s.index
+		p.children[len(p.children)-1] = nil
+		p.children = p.children[:len(p.children)-1]
+		s.parent = nil
+	}
 }
 
 // Sweep frees the scope's arrays except those given. Done before Eval it lets the evaluation free intermediates as it goes:
@@ -238,6 +265,15 @@ func (s *Scope) cint(v int) C.int {
 		return 0
 	}
 	return C.int(v)
+}
+
+// csize narrows v to C's size_t; a negative one is an error of the scope.
+func (s *Scope) csize(v int) C.size_t {
+	if v < 0 {
+		_ = s.Fail(&OpError{Op: s.op, Message: fmt.Sprintf("%d is negative", v)})
+		return 0
+	}
+	return C.size_t(v)
 }
 
 // ints copies a list into scratch slot i, so that an op with a shape allocates nothing.

@@ -135,3 +135,18 @@ func TestPercentInAStringArgumentIsRefused(t *testing.T) {
 		s.Einsum("%s%n->", []*Array{FromSlice(s, []float32{1})})
 	})
 }
+
+func TestPanicFreesOpenChildren(t *testing.T) {
+	w := newTestWorker(t)
+	require.Error(t, w.Do(t.Context(), func(s *Scope) error {
+		a, b := s.Child(), s.Child()
+		c := b.Child()
+		for _, x := range []*Scope{a, b, c, s.Child()} {
+			FromSlice(x, []float32{1})
+		}
+		a.Close()
+		require.EqualValues(t, 3, LiveHandles())
+		panic("with children open")
+	}))
+	require.Zero(t, LiveHandles())
+}

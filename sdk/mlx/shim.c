@@ -48,7 +48,7 @@ bool cx_zstring(char *buf, const char *s, size_t n) {
 	return true;
 }
 
-cx_out cx_array_from_data(const void *data, const int *shape, int dim, mlx_dtype dtype) {
+cx_out cx_array_from_data(const uint8_t *data, const int *shape, int dim, mlx_dtype dtype) {
 	mlx_array a = cx_mlx_array_new_data(data, shape, dim, dtype);
 	return (cx_out){a.ctx, a.ctx == NULL};
 }

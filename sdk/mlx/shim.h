@@ -21,7 +21,7 @@ void cx_set_error(const char *msg);
 // cx_zstring copies a Go string; false, with an error set, when it does not fit or holds a percent sign.
 bool cx_zstring(char *buf, const char *s, size_t n);
 
-cx_out cx_array_from_data(const void *data, const int *shape, int dim, mlx_dtype dtype);
+cx_out cx_array_from_data(const uint8_t *data, const int *shape, int dim, mlx_dtype dtype);
 cx_out cx_vector_get(void *vec, size_t i);
 cx_out cx_retain(void *src);
 int cx_vector_free(void *vec);

@@ -5,30 +5,6 @@ import (
 	"slices"
 )
 
-// Scalar is a weak scalar, as Python's numbers are: pass the dtype of the array it meets, so that bfloat16 stays bfloat16.
-func (s *Scope) Scalar(v float64, dtype DType) *Array {
-	if !s.usable("scalar") {
-		return inert
-	}
-	switch dtype {
-	case Float32:
-		return FromBytes(s, dtype, nil, scalarBytes(float32(v)))
-	case Float16:
-		return FromBytes(s, dtype, nil, scalarBytes(ToF16(float32(v))))
-	case BFloat16:
-		return FromBytes(s, dtype, nil, scalarBytes(ToBF16(float32(v))))
-	case Float64:
-		return FromBytes(s, dtype, nil, scalarBytes(v))
-	case Int32:
-		return FromBytes(s, dtype, nil, scalarBytes(int32(v)))
-	case Int64:
-		return FromBytes(s, dtype, nil, scalarBytes(int64(v)))
-	case Uint32:
-		return FromBytes(s, dtype, nil, scalarBytes(uint32(v)))
-	}
-	return s.AsType(FromBytes(s, Float32, nil, scalarBytes(float32(v))), dtype)
-}
-
 // AddScalar is x + v in x's dtype.
 func (s *Scope) AddScalar(x *Array, v float64) *Array { return s.withScalar("add", s.Add, x, v) }
 
@@ -58,7 +34,7 @@ func (s *Scope) withScalar(name string, op func(a, b *Array) *Array, x *Array, v
 	if !s.usable(name) || !s.have(name, x) {
 		return inert
 	}
-	return op(x, s.Scalar(v, x.DType()))
+	return op(x, s.scalarFor(name, v, x.DType()))
 }
 
 // SiLU is x * sigmoid(x).

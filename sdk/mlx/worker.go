@@ -60,24 +60,24 @@ func (r *Runtime) NewWorker(kind DeviceKind) (*Worker, error) {
 	go w.run(started)
 	if err := <-started; err != nil {
 		<-w.done
-		return nil, err
+		return nil, errors.Join(err, w.closeErr)
 	}
 	return w, nil
 }
 
-// run is the worker's goroutine. It never unlocks its thread, which therefore ends with it, default stream and all.
+// run is the worker's goroutine. It never unlocks its thread, which therefore ends with it, default stream and all. The
+// streams are freed also when a function ends the goroutine with runtime.Goexit, as a failing test does.
 func (w *Worker) run(started chan<- error) {
-	defer close(w.done)
 	runtime.LockOSThread()
-	if err := w.setUp(); err != nil {
-		started <- errors.Join(err, w.tearDown())
-		return
-	}
-	started <- nil
-	for {
+	defer func() {
+		w.closeErr = w.tearDown()
+		close(w.done)
+	}()
+	err := w.setUp()
+	started <- err
+	for err == nil {
 		select {
 		case <-w.quit:
-			w.closeErr = w.tearDown()
 			return
 		case j := <-w.jobs:
 			j.result <- w.call(j.fn)
@@ -92,27 +92,25 @@ func (w *Worker) setUp() error {
 		}
 		return contract.Errorf(contract.Internal, "mlx", "no worker on the %s: %s: %s", w.kind, name, takeMessage())
 	}
-	dev := C.cx_mlx_device_new_type(C.mlx_device_type(w.kind), 0)
-	if err := step("device", dev.ctx != nil); err != nil {
-		return err
-	}
-	defer C.cx_mlx_device_free(dev)
-	var avail C.bool
-	if err := step("device", C.cx_mlx_device_is_available(&avail, dev) == 0); err != nil {
-		return err
-	}
-	if !bool(avail) {
-		return contract.Errorf(contract.UnsupportedOption, "device", "this runtime has no %s", w.kind)
-	}
-	st := C.cx_mlx_stream_new_device(dev)
-	w.stream = st.ctx
-	if err := step("stream", st.ctx != nil); err != nil {
-		return err
-	}
-	if err := step("default device", C.cx_mlx_set_default_device(dev) == 0); err != nil {
-		return err
-	}
-	if err := step("default stream", C.cx_mlx_set_default_stream(st) == 0); err != nil {
+	err := withDevice(w.kind, 0, func(dev C.mlx_device) error {
+		var avail C.bool
+		if err := step("device", C.cx_mlx_device_is_available(&avail, dev) == 0); err != nil {
+			return err
+		}
+		if !bool(avail) {
+			return contract.Errorf(contract.UnsupportedOption, "device", "this runtime has no %s", w.kind)
+		}
+		st := C.cx_mlx_stream_new_device(dev)
+		w.stream = st.ctx
+		if err := step("stream", st.ctx != nil); err != nil {
+			return err
+		}
+		if err := step("default device", C.cx_mlx_set_default_device(dev) == 0); err != nil {
+			return err
+		}
+		return step("default stream", C.cx_mlx_set_default_stream(st) == 0)
+	})
+	if err != nil {
 		return err
 	}
 	if w.kind == CPU {
@@ -175,11 +173,25 @@ func (w *Worker) Do(ctx context.Context, fn func(*Scope) error) error {
 	j := &job{fn: fn, result: make(chan error, 1)}
 	select {
 	case w.jobs <- j:
-		return <-j.result
+		return w.await(j)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-w.done:
 		return contract.Errorf(contract.Unavailable, "mlx", "the worker is closed")
+	}
+}
+
+func (w *Worker) await(j *job) error {
+	select {
+	case err := <-j.result:
+		return err
+	case <-w.done:
+	}
+	select {
+	case err := <-j.result: // both were ready
+		return err
+	default:
+		return contract.Errorf(contract.Internal, "mlx", "the function ended its worker's goroutine")
 	}
 }
 

@@ -3,6 +3,7 @@ package mlx
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -173,4 +174,19 @@ func TestErrorInsideAsyncEvalReachesSynchronizeAndTheReader(t *testing.T) {
 		return err
 	})
 	require.ErrorContains(t, err, "[Inverse::eval_cpu]")
+}
+
+// require.FailNow inside Do is runtime.Goexit on the worker's goroutine.
+func TestGoexitInDoEndsTheWorkerNotTheCaller(t *testing.T) {
+	w, err := testRuntime.NewWorker(CPU)
+	require.NoError(t, err)
+	err = w.Do(t.Context(), func(s *Scope) error {
+		FromSlice(s, []float32{1})
+		runtime.Goexit()
+		return nil
+	})
+	require.ErrorContains(t, err, "ended its worker's goroutine")
+	require.Zero(t, LiveHandles())
+	require.NoError(t, w.Close())
+	require.Equal(t, contract.Unavailable, contract.KindOf(w.Do(t.Context(), func(*Scope) error { return nil })))
 }

@@ -20,6 +20,9 @@ func emitGo(ops []op) []byte {
 	return b.Bytes()
 }
 
+// checked are the C types that Go's int does not fit, with the scope's method that narrows to them.
+var checked = map[string]string{"int": "cint", "size_t": "csize"}
+
 // emitOpGo writes one method: checks, one call, the result into the scope. Each integer list has its own scratch slot.
 func emitOpGo(b *bytes.Buffer, o op) {
 	var params, required, optional, vectors, call, pre []string
@@ -51,8 +54,8 @@ func emitOpGo(b *bytes.Buffer, o op) {
 		case argString:
 			call = append(call, fmt.Sprintf("(*C.char)(unsafe.Pointer(unsafe.StringData(%s)))", a.goArg), fmt.Sprintf("C.size_t(len(%s))", a.goArg))
 		case argPlain:
-			if a.ctype == "int" {
-				call = append(call, fmt.Sprintf("s.cint(%s)", a.goArg))
+			if f, ok := checked[a.ctype]; ok {
+				call = append(call, fmt.Sprintf("s.%s(%s)", f, a.goArg))
 				continue
 			}
 			call = append(call, fmt.Sprintf("C.%s(%s)", a.ctype, a.goArg))
