@@ -16,7 +16,7 @@ const coreProtocol = "1"
 func checkHandshake(name, line, dir string) error {
 	part := strings.Split(strings.TrimSpace(line), "|")
 	if len(part) < 5 || part[0] == "" || strings.Trim(part[0], "0123456789") != "" {
-		return contract.Errorf(contract.PluginCrashed, name, "printed %q where the handshake was due",
+		return contract.Errorf(contract.PluginCrashed, name, "printed \"%s\" where the handshake was due",
 			clip(printable([]byte(line))))
 	}
 	mismatch := func(format string, args ...any) error {
