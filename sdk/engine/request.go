@@ -69,7 +69,11 @@ func (e *Engine) read(job *plugin.GenerateJob) (*request, error) {
 	}
 	r.stops = slices.Clone(start.StopTokenIds)
 	if !start.GetSampling().GetIgnoreEos() {
-		r.stops = append(r.stops, e.config.EOS...)
+		for _, id := range e.config.EOS {
+			if int(id) < e.layout.Vocab { // a config may name one that the table has no row for
+				r.stops = append(r.stops, id)
+			}
+		}
 	}
 	r.minimum = int(start.GetSampling().GetMinTokens())
 	var err error

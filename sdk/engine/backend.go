@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/kernels"
+	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/plugin"
+	"github.com/clademl/clade/sdk/weights"
+)
+
+// queued is how many requests may wait for the running one.
+const queued = 64
+
+// Backend opens a Family's models, as sdk/plugin serves it.
+type Backend struct {
+	family  Family
+	runtime *mlx.Runtime
+	kernels kernels.Registry
+}
+
+// NewBackend makes the family's Backend.
+func NewBackend(f Family) *Backend { return &Backend{family: f, kernels: f.Kernels} }
+
+// Kernels reports the kernels and what the loaded runtime makes of them.
+func (b *Backend) Kernels() []*cladev1.Kernel { return b.kernels.Describe() }
+
+// LoadRuntime opens MLX.
+func (b *Backend) LoadRuntime(dir string) (*cladev1.Runtime, []*cladev1.Device, error) {
+	r, err := mlx.Open(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	b.runtime = r
+	b.kernels = b.kernels.With(nil) // no runtime carries libcladekernels yet
+	info := r.Info()
+	var devices []*cladev1.Device
+	for _, d := range info.Devices {
+		devices = append(devices, &cladev1.Device{Id: d.Name, Kind: d.Kind.String(), MemoryBytes: uint64(d.Memory), Description: d.Title})
+	}
+	return &cladev1.Runtime{Dir: info.Dir, MlxVersion: info.MLX, MlxcVersion: info.MLXC, Variant: info.Variant}, devices, nil
+}
+
+// Inspect has nothing to add: the records' data expresses these configs.
+func (b *Backend) Inspect(context.Context, *cladev1.InspectRequest) (*cladev1.InspectResponse, error) {
+	return &cladev1.InspectResponse{}, nil
+}
+
+// Plan reads headers and sums.
+func (b *Backend) Plan(_ context.Context, req *cladev1.PlanRequest) (*cladev1.Plan, error) {
+	d, a, err := b.draft(req.Model)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = a.Close() }()
+	return d.plan(), nil
+}
+
+// draft opens the target's headers and settles everything that follows from them. The caller closes the artifact.
+func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact, err error) {
+	target, err := onlyTarget(spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &draft{}
+	if d.settings, err = settle(spec.Composition, b.runtime.Info().Devices); err != nil {
+		return nil, nil, err
+	}
+	if d.graph, d.graphReason, err = b.family.pick(spec); err != nil {
+		return nil, nil, err
+	}
+	a, err := artifact.Open(target.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = a.Close()
+		}
+	}()
+	if string(a.Format) != target.Format {
+		return nil, nil, contract.Errorf(contract.PluginMismatch, target.Path, "is %s, the host took it for %s", a.Format, target.Format)
+	}
+	parsed, err := artifact.ParseConfig(a.Config().Name(), []byte(spec.ParsedConfigJson))
+	if err != nil {
+		return nil, nil, err
+	}
+	if d.Blueprint, err = d.graph.Read(a, parsed); err != nil {
+		return nil, nil, err
+	}
+	if d.context == 0 {
+		d.context = d.MaxPositions
+	}
+	if d.context == 0 {
+		return nil, nil, invalid("context", "the model states none: a composition must")
+	}
+	d.cutChunk()
+	if d.Weights.Quantized() != "" {
+		d.kernels = b.kernels.Choose(d.graph.Kernels...)
+	}
+	return d, a, d.checkKernels()
+}
+
+func onlyTarget(spec *cladev1.ModelSpec) (*cladev1.Artifact, error) {
+	if spec.Implementation != nil {
+		return nil, unhonoured("implementation", "%q is not one of this plugin's", *spec.Implementation)
+	}
+	if len(spec.Artifacts) != 1 || spec.Artifacts[0].Role != cladev1.Role_ROLE_TARGET {
+		return nil, unhonoured("artifacts", "a model is opened alone, without draft, adapter or sidecar")
+	}
+	return spec.Artifacts[0], nil
+}
+
+// Open loads the weights and starts an engine.
+func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report func(*cladev1.OpenResponse)) (plugin.Model, error) {
+	d, a, err := b.draft(req.Model)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = a.Close() }()
+	plan := d.plan()
+	if d.budget > 0 && plan.TotalBytes > uint64(d.budget) {
+		return nil, contract.Errorf(contract.MemoryAdmission, req.Model.Graph, "the plan takes %d bytes, the budget is %d", plan.TotalBytes, d.budget)
+	}
+	if err := b.limits(d); err != nil {
+		return nil, err
+	}
+	worker, err := b.runtime.NewWorker(d.device.Kind)
+	if err != nil {
+		return nil, err
+	}
+	model, err := d.load(ctx, worker, report)
+	if err != nil {
+		_ = worker.Close()
+		return nil, err
+	}
+	e := New(b.runtime, worker, model, Config{
+		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
+		Provenance: b.provenance(d, plan),
+	})
+	return &openModel{Engine: e, facts: b.facts(req.Model, d, plan)}, nil
+}
+
+func (b *Backend) limits(d *draft) error {
+	if _, err := b.runtime.SetCacheLimit(allocatorCache); err != nil {
+		return err
+	}
+	if d.budget == 0 {
+		return nil
+	}
+	_, err := b.runtime.SetMemoryLimit(d.budget)
+	return err
+}
+
+func (d *draft) load(ctx context.Context, worker *mlx.Worker, report func(*cladev1.OpenResponse)) (model Model, err error) {
+	err = worker.Do(ctx, func(s *mlx.Scope) error {
+		tensors, err := d.Weights.Load(ctx, s, d.dtype, func(p weights.Progress) {
+			report(&cladev1.OpenResponse{Event: &cladev1.OpenResponse_Load{Load: &cladev1.LoadProgress{
+				Phase: "weights", BytesDone: uint64(p.Bytes), BytesTotal: uint64(p.BytesTotal),
+				TensorsDone: uint32(p.Tensors), TensorsTotal: uint32(p.TensorsTotal),
+			}}})
+		})
+		if err != nil {
+			return err
+		}
+		model = d.Build(s, tensors, d.dtype)
+		if err := s.Err(); err != nil {
+			model.Close()
+			return fmt.Errorf("build the graph: %w", err)
+		}
+		return nil
+	})
+	return model, err
+}
+
+func (b *Backend) provenance(d *draft, plan *cladev1.Plan) *cladev1.Provenance {
+	info := b.runtime.Info()
+	return &cladev1.Provenance{
+		Plugin: b.family.Name, PluginVersion: b.family.Version, Device: plan.Device, Dtype: plan.Dtype,
+		GraphEntry: plan.GraphEntry, Kernels: native(plan), Deterministic: d.deterministic, Notes: plan.Notes,
+		Runtime: fmt.Sprintf("MLX %s, mlx-c %s, %s", info.MLX, info.MLXC, info.Variant),
+	}
+}
+
+func (b *Backend) facts(spec *cladev1.ModelSpec, d *draft, plan *cladev1.Plan) *cladev1.ModelFacts {
+	return &cladev1.ModelFacts{
+		Family: b.family.Name, Graph: spec.Graph, GraphEntry: plan.GraphEntry, Loader: spec.Profile.GetLoader(),
+		Loop: spec.Profile.GetLoop(), Device: plan.Device, Dtype: plan.Dtype, VocabSize: uint32(d.Layout.Vocab),
+		ContextLength: uint32(d.context), EosTokenIds: d.EOS, Plan: plan, Memory: MemoryStats(b.runtime),
+		Kernels: native(plan), Notes: plan.Notes, Capabilities: spec.Profile.GetRequiredCapabilities(),
+	}
+}
+
+// native names the kernels of a plan that run.
+func native(plan *cladev1.Plan) []string {
+	var out []string
+	for _, k := range plan.Kernels {
+		if k.Native {
+			out = append(out, k.Name)
+		}
+	}
+	return out
+}
+
+// openModel is an engine with its facts.
+type openModel struct {
+	*Engine
+	facts *cladev1.ModelFacts
+}
+
+func (m *openModel) Facts() *cladev1.ModelFacts { return proto.Clone(m.facts).(*cladev1.ModelFacts) }

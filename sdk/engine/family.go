@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/kernels"
+	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/weights"
+)
+
+// Family is what a plugin of token loops brings: its graphs. Backend makes a plugin of it.
+type Family struct {
+	Name, Version string
+	// Tables lists, for each family graph id of the manifest, the graphs that can run it. The last one is generic.
+	Tables  []Table
+	Kernels kernels.Registry
+}
+
+// Table is the graphs of one family graph id, in the order they are tried.
+type Table struct {
+	Graph   string
+	Entries []Graph
+}
+
+// Graph is one implementation of a family graph id.
+type Graph struct {
+	ID string
+	// Serves is nil for the generic entry.
+	Serves *cladev1.GraphKey
+	// Kernels names what the graph uses where a runtime has it.
+	Kernels []string
+	// Read understands a model from its headers: no payload byte is read.
+	Read func(a *artifact.Artifact, parsed artifact.Config) (Blueprint, error)
+}
+
+// Blueprint is a model known from headers.
+type Blueprint struct {
+	Layout  Layout
+	Weights *weights.Set
+	EOS     []int32
+	// MaxPositions is the trained context; 0 when the model states none.
+	MaxPositions int
+	// TokenBytes is what one token of an evaluation takes beside weights and cache, when context tokens are attended to.
+	TokenBytes func(context int, dtype mlx.DType) int64
+	// Build makes the graph over loaded weights, which it takes over, on the worker's thread.
+	Build func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) Model
+}
+
+// GraphTables is the family's tables as Describe tells them.
+func (f Family) GraphTables() []*cladev1.GraphTable {
+	var out []*cladev1.GraphTable
+	for _, t := range f.Tables {
+		table := &cladev1.GraphTable{Graph: t.Graph}
+		for _, g := range t.Entries {
+			table.Entries = append(table.Entries, &cladev1.GraphEntry{Id: g.ID, Serves: g.Serves, Kernels: g.Kernels})
+		}
+		out = append(out, table)
+	}
+	return out
+}
+
+// pick finds the proposed entry. One that was only proposed gives way to the generic one, with the reason.
+func (f Family) pick(spec *cladev1.ModelSpec) (Graph, string, error) {
+	at := slices.IndexFunc(f.Tables, func(t Table) bool { return t.Graph == spec.Graph })
+	if at < 0 {
+		return Graph{}, "", contract.Errorf(contract.PluginMismatch, spec.Graph, "%s %s has no graph of this id", f.Name, f.Version)
+	}
+	entries := f.Tables[at].Entries
+	generic := entries[len(entries)-1]
+	if spec.GraphEntry == "" {
+		return generic, "", nil
+	}
+	for _, g := range entries {
+		if g.ID == spec.GraphEntry {
+			return g, "", nil
+		}
+	}
+	if !spec.GraphRequired {
+		return generic, "the table has no entry " + spec.GraphEntry, nil
+	}
+	names := make([]string, len(entries))
+	for i, g := range entries {
+		names[i] = g.ID
+	}
+	return Graph{}, "", contract.Errorf(contract.InvalidArgument, spec.GraphEntry, "the table of %s has %s", spec.Graph, strings.Join(names, ", "))
+}

@@ -1,0 +1,38 @@
+package engine
+
+import "github.com/clademl/clade/sdk/contract/cladev1"
+
+// Options lists every field of Composition, GenerateStart and ScoreStart that the engine honours; sdk/plugin refuses the
+// others by name.
+func Options() []*cladev1.Option {
+	return []*cladev1.Option{
+		{Path: "device", Doc: "exact device name; the runtime's own device when absent"},
+		{Path: "dtype", Doc: "float32, bfloat16 or float16: what activations and dense weights are"},
+		{Path: "kv.plain", Doc: "native, or the name of the compute dtype"},
+		{Path: "paging", Doc: "false"},
+		{Path: "rows", Doc: "1: one request runs at a time, others wait"},
+		{Path: "prefill_chunk", Doc: "most prompt tokens of one evaluation; results do not depend on it"},
+		{Path: "context", Doc: "most tokens of a sequence"},
+		{Path: "max_generation", Doc: "most tokens one request may generate"},
+		{Path: "memory_budget_bytes", Doc: "a plan beyond it is not opened; the allocator stays below it"},
+		{Path: "kernels", Doc: "auto, off, or require, which refuses a fallback"},
+		{Path: "deterministic", Doc: "tokens do not depend on chunks, restart or cache state; on the CPU at float32 always so"},
+		{Path: "threads", Doc: "a maximum; the stock CPU runtime computes with one"},
+
+		{Path: "max_tokens", Doc: "clamped to what the context leaves"},
+		{Path: "stop_token_ids", Doc: "ids that end the generation; they are not emitted"},
+		{Path: "choice", Doc: "index of the choice; part of the noise key"},
+		{Path: "logprobs", Doc: "after bias and penalties, before temperature and filters; top up to 64"},
+		{Path: "sampling.temperature", Doc: "0 is greedy; applied after the filters"},
+		{Path: "sampling.top_p", Doc: "in (0, 1]; first filter"},
+		{Path: "sampling.min_p", Doc: "in [0, 1]; second filter"},
+		{Path: "sampling.top_k", Doc: "third filter; 0 keeps all"},
+		{Path: "sampling.repetition", Doc: "divides positive logits of seen tokens, multiplies negative ones"},
+		{Path: "sampling.presence", Doc: "subtracted once from the logits of seen tokens"},
+		{Path: "sampling.frequency", Doc: "subtracted once for each occurrence"},
+		{Path: "sampling.logit_bias", Doc: "added to logits by id"},
+		{Path: "sampling.seed", Doc: "drawn and reported when absent"},
+		{Path: "sampling.min_tokens", Doc: "no stop id is sampled before so many tokens"},
+		{Path: "sampling.ignore_eos", Doc: "only stop_token_ids end the generation"},
+	}
+}

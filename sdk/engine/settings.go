@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/mlx"
+)
+
+// defaultChunk is used when a composition leaves the prefill chunk open.
+const defaultChunk = 256
+
+// settings is a composition, checked against what this engine does.
+type settings struct {
+	device        mlx.Device
+	dtype         mlx.DType
+	chunk         int
+	context       int // 0: the model's own
+	maxGeneration int
+	budget        int64 // 0: none
+	kernelPolicy  string // auto, off or require
+	deterministic bool
+}
+
+// settle reads a composition; every value that cannot be honoured is refused by name.
+func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
+	out := settings{
+		chunk: int(c.GetPrefillChunk()), context: int(c.GetContext()), maxGeneration: int(c.GetMaxGeneration()),
+		budget: int64(c.GetMemoryBudgetBytes()), kernelPolicy: c.GetKernels(), deterministic: c.GetDeterministic(),
+	}
+	if c.PrefillChunk == nil {
+		out.chunk = defaultChunk
+	}
+	var err error
+	if out.device, err = pickDevice(c.GetDevice(), devices); err != nil {
+		return out, err
+	}
+	if out.dtype, err = pickDType(c.GetDtype(), out.device); err != nil {
+		return out, err
+	}
+	if out.chunk < 1 {
+		return out, invalid("prefill_chunk", "at least one token is needed")
+	}
+	if err := checkKV(c.GetKv(), out.dtype); err != nil {
+		return out, err
+	}
+	if c.GetPaging() {
+		return out, unhonoured("paging", "caches are not paged")
+	}
+	if c.Rows != nil && c.GetRows() != 1 {
+		return out, unhonoured("rows", "%d rows: one request runs at a time", c.GetRows())
+	}
+	if !slices.Contains([]string{"", "auto", "off", "require"}, out.kernelPolicy) {
+		return out, unhonoured("kernels", "%q is not one of auto, off, require", out.kernelPolicy)
+	}
+	if out.deterministic && (out.device.Kind != mlx.CPU || out.dtype != mlx.Float32) {
+		return out, unhonoured("deterministic", "%s on %s has no such proof", out.dtype, out.device.Name)
+	}
+	return out, nil
+}
+
+// pickDevice takes the runtime's last device, a GPU where it has one, when none is named.
+func pickDevice(name string, devices []mlx.Device) (mlx.Device, error) {
+	var names []string
+	for _, d := range devices {
+		if d.Name == name {
+			return d, nil
+		}
+		names = append(names, d.Name)
+	}
+	if name == "" && len(devices) > 0 {
+		return devices[len(devices)-1], nil
+	}
+	return mlx.Device{}, unhonoured("device", "%q is not one of this runtime's: %s", name, strings.Join(names, ", "))
+}
+
+func pickDType(name string, d mlx.Device) (mlx.DType, error) {
+	if name == "" {
+		if d.Kind == mlx.CPU {
+			return mlx.Float32, nil
+		}
+		return mlx.BFloat16, nil
+	}
+	dtype, ok := mlx.ParseDType(name)
+	if !ok || !slices.Contains([]mlx.DType{mlx.Float32, mlx.BFloat16, mlx.Float16}, dtype) {
+		return 0, invalid("dtype", "%q is not one of float32, bfloat16, float16", name)
+	}
+	return dtype, nil
+}
+
+// kvNames are the plain schemes' names of dtypes.
+var kvNames = map[string]mlx.DType{"f32": mlx.Float32, "bf16": mlx.BFloat16}
+
+func checkKV(kv *cladev1.KvScheme, dtype mlx.DType) error {
+	plain, isPlain := kv.GetScheme().(*cladev1.KvScheme_Plain)
+	switch {
+	case kv.GetScheme() == nil:
+		return nil
+	case !isPlain:
+		return unhonoured("kv", "caches are not quantized")
+	case plain.Plain == "native":
+		return nil
+	}
+	if named, ok := kvNames[plain.Plain]; !ok || named != dtype {
+		return unhonoured("kv.plain", "%q: the cache has the compute dtype, %s", plain.Plain, dtype)
+	}
+	return nil
+}
+
+func unhonoured(option, format string, args ...any) error {
+	return contract.Errorf(contract.UnsupportedOption, option, format, args...)
+}
