@@ -1,0 +1,121 @@
+package plugins
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/clademl/clade/sdk/contract"
+)
+
+// Verifier hashes executables before they are started. It remembers digests by file identity (device, inode, size, time of
+// content and of status), in File across runs when that is set. The zero value is ready.
+type Verifier struct {
+	// File holds the remembered digests; a damaged one is as good as none.
+	File string
+
+	mu    sync.Mutex
+	known map[string]identity
+}
+
+// identity is a file's state when it was hashed. A write changes mtime and ctime; ctime cannot be set back.
+type identity struct {
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+	Size   int64  `json:"size"`
+	MTime  int64  `json:"mtime_ns"`
+	CTime  int64  `json:"ctime_ns"`
+	SHA256 string `json:"sha256"`
+}
+
+// Verify says whether in's executable is the one that its receipt states.
+func (v *Verifier) Verify(in Installed) error {
+	if err := guarded(in.Exe); err != nil {
+		return err
+	}
+	info, err := os.Lstat(in.Exe)
+	switch {
+	case err != nil:
+		return contract.Errorf(contract.PluginMissing, in.Exe, "%w", err)
+	case !info.Mode().IsRegular():
+		return contract.Errorf(contract.PluginUntrusted, in.Exe, "is not a regular file")
+	}
+	sum := ""
+	if info.Size() == in.receipt.Size {
+		if sum, err = v.digest(in.Exe, info); err != nil {
+			return err
+		}
+	}
+	if sum != in.Digest {
+		return contract.Errorf(contract.PluginUntrusted, in.Exe, "differs from the one that its receipt states").
+			WithNext("build or install the plugin again")
+	}
+	return nil
+}
+
+func (v *Verifier) digest(path string, info os.FileInfo) (string, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now, ok := identify(info)
+	if v.known == nil {
+		v.known = v.load()
+	}
+	if k, seen := v.known[path]; ok && seen {
+		now.SHA256 = k.SHA256
+		if k == now {
+			return k.SHA256, nil
+		}
+	}
+	sum, _, err := hashFile(path)
+	if err != nil {
+		return "", err
+	}
+	if ok {
+		now.SHA256 = sum
+		v.known[path] = now
+		v.save()
+	}
+	return sum, nil
+}
+
+func (v *Verifier) load() map[string]identity {
+	known := map[string]identity{}
+	if v.File == "" || guarded(v.File) != nil {
+		return known
+	}
+	data, err := readSmall(v.File)
+	if err != nil || json.Unmarshal(data, &known) != nil {
+		return map[string]identity{}
+	}
+	return known
+}
+
+// save keeps the digests for the next run; without them that run hashes again, which is slower and no less safe.
+func (v *Verifier) save() {
+	if v.File == "" {
+		return
+	}
+	data, err := json.Marshal(v.known)
+	if err != nil || os.MkdirAll(filepath.Dir(v.File), 0o700) != nil {
+		return
+	}
+	_ = replace(v.File, data)
+}
+
+func hashFile(path string) (sum string, size int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, contract.Errorf(contract.PluginMissing, path, "%w", err)
+	}
+	defer func() { _ = f.Close() }()
+	h := sha256.New()
+	size, err = io.Copy(h, f)
+	if err != nil {
+		return "", 0, contract.Errorf(contract.PluginUntrusted, path, "%w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), size, nil
+}
