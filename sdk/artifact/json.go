@@ -11,12 +11,16 @@ import (
 // jsonDepth is the deepest nesting accepted; real configs stay under 10.
 const jsonDepth = 64
 
+// jsonValues is the most values one document may hold as a tree, which takes many times its text in memory.
+const jsonValues = 1 << 20
+
 // jsonReader walks one JSON document strictly: duplicate keys, control characters, invalid UTF-8, lone surrogates and
 // trailing text are refused. NaN, Infinity and -Infinity are read as Python's json writes them.
 type jsonReader struct {
 	buf   []byte
 	pos   int
 	depth int
+	count int
 }
 
 func (r *jsonReader) fail(format string, args ...any) error {
@@ -135,6 +139,9 @@ func (r *jsonReader) leave() { r.depth-- }
 
 // value reads anything: string, bool, int64, float64, nil, []any, map[string]any.
 func (r *jsonReader) value() (any, error) {
+	if r.count++; r.count > jsonValues {
+		return nil, r.fail("more than %d values", jsonValues)
+	}
 	switch c := r.peek(); {
 	case c == '{':
 		m := map[string]any{}
