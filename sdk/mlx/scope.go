@@ -32,8 +32,8 @@ type Scope struct {
 
 	parent   *Scope
 	children []*Scope
-	index    int // in parent.children
-	op     string // the operation being built, for messages
+	index    int    // in parent.children
+	op       string // the operation being built, for messages
 
 	scalar [8]byte
 	intBuf [4][]C.int
