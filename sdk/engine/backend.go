@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
@@ -22,14 +23,19 @@ const queued = 64
 type Backend struct {
 	family  Family
 	runtime *mlx.Runtime
-	kernels kernels.Registry
+	// kernels is replaced once a runtime is loaded, while Describe may read it.
+	kernels atomic.Pointer[kernels.Registry]
 }
 
 // NewBackend makes the family's Backend.
-func NewBackend(f Family) *Backend { return &Backend{family: f, kernels: f.Kernels} }
+func NewBackend(f Family) *Backend {
+	b := &Backend{family: f}
+	b.kernels.Store(&f.Kernels)
+	return b
+}
 
 // Kernels reports the kernels and what the loaded runtime makes of them.
-func (b *Backend) Kernels() []*cladev1.Kernel { return b.kernels.Describe() }
+func (b *Backend) Kernels() []*cladev1.Kernel { return b.kernels.Load().Describe() }
 
 // LoadRuntime opens MLX.
 func (b *Backend) LoadRuntime(dir string) (*cladev1.Runtime, []*cladev1.Device, error) {
@@ -38,7 +44,8 @@ func (b *Backend) LoadRuntime(dir string) (*cladev1.Runtime, []*cladev1.Device, 
 		return nil, nil, err
 	}
 	b.runtime = r
-	b.kernels = b.kernels.With(nil) // no runtime carries libcladekernels yet
+	loaded := b.family.Kernels.With(nil) // no runtime carries libcladekernels yet
+	b.kernels.Store(&loaded)
 	info := r.Info()
 	var devices []*cladev1.Device
 	for _, d := range info.Devices {
@@ -102,7 +109,7 @@ func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact
 	}
 	d.cutChunk()
 	if d.Weights.Quantized() != "" {
-		d.kernels = b.kernels.Choose(d.graph.Kernels...)
+		d.kernels = b.kernels.Load().Choose(d.graph.Kernels...)
 	}
 	return d, a, d.checkKernels()
 }

@@ -19,7 +19,7 @@ type settings struct {
 	chunk         int
 	context       int // 0: the model's own
 	maxGeneration int
-	budget        int64 // 0: none
+	budget        int64  // 0: none
 	kernelPolicy  string // auto, off or require
 	deterministic bool
 }

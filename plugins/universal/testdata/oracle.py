@@ -92,9 +92,10 @@ def golden(path):
     return {"name": path.name, "vocab": vocab, "last_rows": rows, "greedy": [int(t) for t, _ in steps]}
 
 
-paths = sorted(p for p in Path(sys.argv[1]).iterdir() if p.is_dir() or p.suffix == ".gguf")
-print(json.dumps({
-    "oracle": f"mlx-lm {mlx_lm.__version__}, mlx {mx.__version__}, cpu, float32",
-    "command": "python oracle.py DIR > llama.json",
-    "checkpoints": [golden(p) for p in paths],
-}, indent=1))
+if __name__ == "__main__":
+    paths = sorted(p for p in Path(sys.argv[1]).iterdir() if p.is_dir() or p.suffix == ".gguf")
+    print(json.dumps({
+        "oracle": f"mlx-lm {mlx_lm.__version__}, mlx {mx.__version__}, cpu, float32",
+        "command": "python oracle.py DIR > llama.json",
+        "checkpoints": [golden(p) for p in paths],
+    }, indent=1))
