@@ -8,6 +8,10 @@
 // its stack without end; a Template is immutable and safe for concurrent use; a StopFilter gives the same text for every
 // way of cutting its input.
 //
+// Known to differ from Python, because the jinja library decides it: a tuple prints as a list, ** gives a float, None
+// joined to a string by ~ or + is empty (Python writes "None" or raises), and an attribute of something undefined is
+// undefined (jinja2 raises). No published template in the goldens depends on these.
+//
 // Not for: turning text into ids (sdk/tokenizer), tool-call and reasoning parsers, media parts: these come with their own
 // issues, and a part that is not text is refused by its type until then.
 package chat

@@ -2,209 +2,221 @@ package chat
 
 import (
 	"errors"
-	"fmt"
 	"strings"
-	"unicode/utf8"
+	"unicode"
 )
 
 // The names under which a rewritten template reaches our own functions.
 const (
-	tickName   = "clade_tick"
-	tickVar    = "clade_ticked"
-	tojsonName = "clade_tojson"
+	tickName  = "clade_tick"
+	tickVar   = "clade_ticked"
+	printName = "clade_print"
 )
 
-// renamed are the filters we serve ourselves.
-var renamed = map[string]string{"tojson": tojsonName}
-
-// rewrite prepares a template for the jinja library, which cannot be interrupted and decodes fewer string escapes than
-// Python: each loop body and macro first calls tick, filters of ours get our names, and string literals are decoded here.
-// The inserted tag stands directly behind its block's tag and ends as that one did, so that no whitespace changes hands.
+// rewrite turns a template into one that the jinja library renders as Python's jinja2 does. The library cannot be
+// interrupted, strips whitespace by other rules, knows fewer escapes and prints values in its own way. So whitespace
+// control is resolved here, by the rules of jinja2's lexer with trim_blocks and lstrip_blocks; text becomes string
+// literals, which nothing strips; what is printed goes through clade_print; filters we serve get our names; and loop
+// bodies and macros begin by calling clade_tick.
 func rewrite(src string) (string, error) {
 	src = strings.ReplaceAll(strings.ReplaceAll(src, "\r\n", "\n"), "\r", "\n")
 	src = strings.TrimSuffix(src, "\n") // jinja2's keep_trailing_newline is off
-	var b strings.Builder
-	for src != "" {
-		k := strings.IndexByte(src, '{')
-		if k < 0 || k+1 == len(src) {
-			break
+	w := rewriter{src: src, lineStart: true}
+	for {
+		k := nextTag(w.src)
+		if k < 0 {
+			w.text(w.src)
+			w.flush()
+			return w.out.String(), nil
 		}
-		open := src[k : k+2]
-		closer, ok := map[string]string{"{{": "}}", "{%": "%}", "{#": "#}"}[open]
-		if !ok {
-			b.WriteString(src[:k+1])
-			src = src[k+1:]
-			continue
+		text := w.src[:k]
+		open := w.src[k : k+2]
+		w.src = w.src[k+2:]
+		sign := w.sign()
+		w.text(w.leading(text, sign, open != "{{"))
+		var err error
+		switch {
+		case open == "{#":
+			err = w.comment()
+		case open == "{%" && w.rawBegin():
+			err = w.raw()
+		default:
+			err = w.tag(open)
 		}
-		b.WriteString(src[:k])
-		src = src[k+2:]
-		if open == "{#" {
-			end := strings.Index(src, closer)
-			if end < 0 {
-				return "", errors.New("a comment is not closed")
-			}
-			b.WriteString(open + src[:end+2])
-			src = src[end+2:]
-			continue
-		}
-		t := tag{src: src, closer: closer}
-		if err := t.read(); err != nil {
+		if err != nil {
 			return "", err
 		}
-		src = src[t.i:]
-		b.WriteString(open + t.out.String())
-		if open == "{%" {
-			switch t.keyword() {
-			case "for", "macro":
-				b.WriteString("{% set " + tickVar + " = " + tickName + "() " + t.end)
-			case "raw":
-				src = copyRaw(&b, src)
-			}
-		}
 	}
-	b.WriteString(src)
-	return b.String(), nil
 }
 
-// copyRaw copies up to the endraw tag.
-func copyRaw(b *strings.Builder, src string) string {
+// nextTag is where the next {{, {% or {# is.
+func nextTag(s string) int {
 	for at := 0; ; {
-		k := strings.Index(src[at:], "{%")
-		if k < 0 {
-			return src
+		k := strings.IndexByte(s[at:], '{')
+		if k < 0 || at+k+1 >= len(s) {
+			return -1
 		}
 		at += k
-		rest := strings.TrimLeft(strings.TrimLeft(src[at+2:], "-+"), " \t\n")
-		if strings.HasPrefix(rest, "endraw") {
-			b.WriteString(src[:at])
-			return src[at:]
+		switch s[at+1] {
+		case '{', '%', '#':
+			return at
 		}
-		at += 2
+		at++
 	}
 }
 
-// tag reads one tag behind its opening and rewrites it.
-type tag struct {
-	src, closer string
-	i           int
-	out         strings.Builder
-	end         string // as written: "%}" or "-%}"
-	open        []byte // brackets
-	piped       bool   // a filter's name comes next
+type rewriter struct {
+	src       string // what is left
+	out       strings.Builder
+	held      strings.Builder // text not written yet
+	lineStart bool            // whether the part before src ended a line
 }
 
-func (t *tag) read() error {
-	for t.i < len(t.src) {
-		if len(t.open) == 0 && t.closed() {
-			t.out.WriteString(t.end)
-			t.i += len(t.end)
-			return nil
-		}
-		c := t.src[t.i]
-		switch {
-		case c == '"' || c == '\'':
-			if err := t.literal(c); err != nil {
-				return err
-			}
-		case nameByte(c):
-			t.name()
-		default:
-			if err := t.bracket(c); err != nil {
-				return err
-			}
-			if c != ' ' && c != '\t' && c != '\n' {
-				t.piped = c == '|'
-			}
-			t.out.WriteByte(c)
-			if t.i++; c == '}' {
-				t.out.WriteByte(' ') // the library takes "}}" within a dict for the end of the tag
-			}
-		}
+// sign takes a - or + behind a tag's opening.
+func (w *rewriter) sign() byte {
+	if w.src != "" && (w.src[0] == '-' || w.src[0] == '+') {
+		s := w.src[0]
+		w.src = w.src[1:]
+		return s
 	}
-	return errors.New("a tag is not closed")
+	return 0
 }
 
-func (t *tag) closed() bool {
-	rest := t.src[t.i:]
-	for _, end := range []string{t.closer, "-" + t.closer} {
-		if strings.HasPrefix(rest, end) {
-			t.end = end
-			return true
-		}
+// leading is the text before a tag, less what the tag's sign or lstrip_blocks takes.
+func (w *rewriter) leading(text string, sign byte, block bool) string {
+	switch {
+	case sign == '-':
+		return strings.TrimRightFunc(text, pythonSpace)
+	case sign == '+' || !block:
+		return text
 	}
-	return false
+	line := strings.LastIndexByte(text, '\n') + 1
+	if (line > 0 || w.lineStart) && strings.TrimLeftFunc(text[line:], pythonSpace) == "" {
+		return text[:line]
+	}
+	return text
 }
 
-func (t *tag) bracket(c byte) error {
-	switch c {
-	case '(', '[', '{':
-		if t.open = append(t.open, c); len(t.open) > maxBrackets {
-			return fmt.Errorf("brackets are nested more than %d deep", maxBrackets)
-		}
-	case ')', ']', '}':
-		if len(t.open) == 0 {
-			return fmt.Errorf("a %q closes nothing", c)
-		}
-		t.open = t.open[:len(t.open)-1]
+// pythonSpace is what Python's str.strip takes: four separators more than Unicode's White_Space.
+func pythonSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1C && r <= 0x1F }
+
+func (w *rewriter) text(s string) { w.held.WriteString(s) }
+
+// flush writes the held text as a literal.
+func (w *rewriter) flush() {
+	if w.held.Len() == 0 {
+		return
 	}
+	w.out.WriteString(`{{"`)
+	writeLiteral(&w.out, w.held.String(), '"')
+	w.out.WriteString(`"}}`)
+	w.held.Reset()
+}
+
+func writeLiteral(b *strings.Builder, s string, quote byte) {
+	for i := range len(s) {
+		if s[i] == '\\' || s[i] == quote {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+}
+
+// trailing takes the whitespace behind a tag that ended with sign: all of it after -, one newline after a block or
+// comment (trim_blocks), none after +.
+func (w *rewriter) trailing(sign byte, block bool) {
+	before := w.src
+	switch {
+	case sign == '-':
+		w.src = strings.TrimLeftFunc(w.src, pythonSpace)
+	case sign == 0 && block:
+		w.src = strings.TrimPrefix(w.src, "\n")
+	}
+	w.lineStart = strings.HasSuffix(before[:len(before)-len(w.src)], "\n")
+}
+
+func (w *rewriter) comment() error {
+	k := strings.Index(w.src, "#}")
+	if k < 0 {
+		return errors.New("a comment is not closed")
+	}
+	sign := byte(0)
+	if k > 0 && (w.src[k-1] == '-' || w.src[k-1] == '+') {
+		sign = w.src[k-1]
+	}
+	w.src = w.src[k+2:]
+	w.trailing(sign, true)
 	return nil
 }
 
-func nameByte(c byte) bool {
-	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf
+// rawBegin takes the rest of a raw tag if this is one.
+func (w *rewriter) rawBegin() bool {
+	rest, sign, ok := bareTag(w.src, "raw")
+	if ok {
+		w.src = rest
+		if sign == '-' {
+			w.src = strings.TrimLeftFunc(w.src, pythonSpace)
+		}
+		w.lineStart = false
+	}
+	return ok
 }
 
-func (t *tag) name() {
-	start := t.i
-	for t.i < len(t.src) && nameByte(t.src[t.i]) {
-		t.i++
+// bareTag matches a tag of one word behind its opening.
+func bareTag(s, word string) (rest string, sign byte, ok bool) {
+	s, ok = strings.CutPrefix(strings.TrimLeftFunc(s, pythonSpace), word)
+	if !ok {
+		return "", 0, false
 	}
-	name := t.src[start:t.i]
-	if ours, ok := renamed[name]; ok && t.piped {
-		name = ours
+	s = strings.TrimLeftFunc(s, pythonSpace)
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		sign, s = s[0], s[1:]
 	}
-	t.piped = false
-	t.out.WriteString(name)
+	rest, ok = strings.CutPrefix(s, "%}")
+	return rest, sign, ok
 }
 
-// keyword is the first word of a statement.
-func (t *tag) keyword() string {
-	s := strings.TrimLeft(t.out.String(), "-+ \t\n")
-	end := 0
-	for end < len(s) && nameByte(s[end]) {
-		end++
-	}
-	return s[:end]
-}
-
-// literal decodes a Python string literal and writes it with the escapes that the library knows.
-func (t *tag) literal(quote byte) error {
-	t.piped = false
-	t.i++
-	t.out.WriteByte(quote)
-	for t.i < len(t.src) && t.src[t.i] != quote {
-		if t.src[t.i] == '\\' && t.i+1 < len(t.src) {
-			s, n := unescape(t.src[t.i:])
-			t.i += n
-			for j := range len(s) {
-				t.put(s[j], quote)
-			}
+func (w *rewriter) raw() error {
+	for at := 0; ; at += 2 {
+		k := strings.Index(w.src[at:], "{%")
+		if k < 0 {
+			return errors.New("a raw block is not closed")
+		}
+		at += k
+		text := w.src[:at]
+		behind := rewriter{src: w.src[at+2:]}
+		open := behind.sign()
+		rest, sign, ok := bareTag(behind.src, "endraw")
+		if !ok {
 			continue
 		}
-		t.put(t.src[t.i], quote)
-		t.i++
+		w.text(w.leading(text, open, true))
+		w.src = rest
+		w.trailing(sign, true)
+		return nil
 	}
-	if t.i >= len(t.src) {
-		return errors.New("a string is not closed")
-	}
-	t.i++
-	t.out.WriteByte(quote)
-	return nil
 }
 
-func (t *tag) put(c, quote byte) {
-	if c == '\\' || c == quote {
-		t.out.WriteByte('\\')
+// tag rewrites an expression or a statement.
+func (w *rewriter) tag(open string) error {
+	t := tag{src: w.src, closer: "}}"}
+	if open == "{%" {
+		t.closer = "%}"
 	}
-	t.out.WriteByte(c)
+	if err := t.read(); err != nil {
+		return err
+	}
+	w.flush()
+	w.src = w.src[t.i:]
+	w.trailing(t.sign, open == "{%")
+	if open == "{{" {
+		w.out.WriteString("{{" + printName + "(" + t.out.String() + ")}}")
+		return nil
+	}
+	w.out.WriteString("{%" + t.out.String() + "%}")
+	switch t.keyword() {
+	case "for", "macro":
+		w.out.WriteString("{% set " + tickVar + " = " + tickName + "() %}")
+	}
+	return nil
 }

@@ -23,8 +23,10 @@ type Template struct {
 // RenderOptions are the arguments of a rendering besides the messages.
 type RenderOptions struct {
 	AddGenerationPrompt bool
-	// Tools are tool definitions; nil renders as a chat without tools.
-	Tools []map[string]any
+	// Tools are tool definitions; nil renders as a chat without tools. A tool's own keys reach the template in the usual
+	// order (type, function); ToolsJSON, which takes the place of Tools, keeps the client's order at every level.
+	Tools     []map[string]any
+	ToolsJSON []byte
 	// Kwargs are further variables, such as enable_thinking. They override the variables above.
 	Kwargs map[string]any
 	// Now is what strftime_now sees; the zero time is the time of the call.
@@ -61,7 +63,7 @@ func (t *Template) Render(messages []map[string]any, opts RenderOptions) (string
 	}
 	data, err := t.variables(messages, opts, r)
 	if err != nil {
-		return "", contract.Errorf(contract.InvalidArgument, "messages", "%w", err)
+		return "", err
 	}
 	text, err := r.run(t.compiled, data)
 	switch {
@@ -83,6 +85,13 @@ func (t *Template) variables(messages []map[string]any, opts RenderOptions, r *r
 	if opts.Tools != nil {
 		vars["tools"] = opts.Tools
 	}
+	if len(opts.ToolsJSON) > 0 {
+		tools, err := parseList("tools", opts.ToolsJSON)
+		if err != nil {
+			return nil, err
+		}
+		vars["tools"] = tools
+	}
 	for name, text := range t.specials {
 		vars[name] = text
 	}
@@ -91,14 +100,17 @@ func (t *Template) variables(messages []map[string]any, opts RenderOptions, r *r
 	for name, v := range vars {
 		value, err := toValue(v, 0)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, contract.Errorf(contract.InvalidArgument, name, "%w", err)
 		}
 		data[name] = value
 	}
 	for name, fn := range map[string]function{
-		"raise_exception": r.raise, "strftime_now": r.strftime, "range": r.numbers, tickName: r.tick, tojsonName: toJSON,
+		"raise_exception": r.raise, "strftime_now": r.strftime, "range": r.numbers, tickName: r.tick, printName: printFilter,
 	} {
 		data[name] = jinja.NewCallable(name, fn)
+	}
+	for _, f := range ourFilters {
+		data[f.name] = jinja.NewCallable(f.name, f.fn)
 	}
 	return data, nil
 }
@@ -174,6 +186,9 @@ func (r *rendering) run(t *jinja.Template, data map[string]jinja.Value) (string,
 	}
 }
 
+// depthEvery spaces out the look at the stack, which costs as much as the stack is deep.
+const depthEvery = 64
+
 // tick runs at the start of each loop iteration and macro call.
 func (r *rendering) tick([]jinja.Value, map[string]jinja.Value) (jinja.Value, error) {
 	r.steps++
@@ -182,6 +197,9 @@ func (r *rendering) tick([]jinja.Value, map[string]jinja.Value) (jinja.Value, er
 		return jinja.None(), r.failed.Load()
 	case r.steps > maxSteps:
 		return jinja.None(), r.fail("took more than %d loop iterations and macro calls", maxSteps)
+	}
+	if r.steps%depthEvery != 0 {
+		return jinja.None(), nil
 	}
 	var pc [1]uintptr
 	if runtime.Callers(maxFrames, pc[:]) > 0 {
@@ -241,5 +259,6 @@ func (r *rendering) numbers(args []jinja.Value, _ map[string]jinja.Value) (jinja
 		}
 		items = append(items, jinja.NewInt(i))
 	}
+	r.steps += len(items) / 16 // a long range in a loop's head costs as much as short loops do
 	return jinja.NewList(items), nil
 }
