@@ -155,7 +155,7 @@ func guarded(path string) error {
 	if err != nil {
 		return contract.Errorf(contract.PluginMissing, path, "%w", err).WithNext("build or install the plugin again")
 	}
-	if runtime.GOOS != "windows" && info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o002 != 0 {
 		return contract.Errorf(contract.PluginUntrusted, path, "anyone may write it (mode %#o)", info.Mode().Perm()).
 			WithNext("chmod o-w it, after a look at what it holds")
 	}

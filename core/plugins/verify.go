@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/clademl/clade/sdk/contract"
 )
@@ -21,6 +22,9 @@ type Verifier struct {
 	mu    sync.Mutex
 	known map[string]identity
 }
+
+// settled is how long a file must have been left alone for its identity to stand for its content.
+const settled = time.Second
 
 // identity is a file's state when it was hashed. A write changes mtime and ctime; ctime cannot be set back.
 type identity struct {
@@ -74,7 +78,8 @@ func (v *Verifier) digest(path string, info os.FileInfo) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if ok {
+	// A file that changed within the clock's grain could change again without a trace.
+	if ok && time.Since(time.Unix(0, now.CTime)) > settled {
 		now.SHA256 = sum
 		v.known[path] = now
 		v.save()
