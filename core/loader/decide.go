@@ -11,12 +11,15 @@ import (
 	"github.com/clademl/clade/sdk/family"
 )
 
-// Plugin is an installed, verified plugin.
+// Plugin is an installed plugin.
 type Plugin struct {
-	Name    string
-	Version string
+	Name string
 	// Exe is the absolute path of its executable.
 	Exe string
+	// Verify says, right before each start, whether the executable is the one that was installed.
+	Verify func() error
+	// Check compares what the running plugin says of itself with its manifest.
+	Check func(*cladev1.DescribeResponse) error
 }
 
 // Host is what the loader takes from the rest of the host.

@@ -17,7 +17,7 @@ import (
 // Prompt renders a conversation with the model's template and tokenizes it. The template writes what begins a text, so the
 // tokenizer adds nothing.
 func (m *Model) Prompt(messages []map[string]any, kwargs map[string]any) ([]int32, error) {
-	rendered, err := m.text.render(messages, nil, kwargs)
+	rendered, err := m.text.render(messages, chat.RenderOptions{AddGenerationPrompt: true, Kwargs: kwargs})
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (r *reader) logprob(id int32, value float32) generate.TokenLogprob {
 func (r *reader) result(finish *cladev1.Finish, notes []string) generate.Result {
 	out := generate.Result{
 		Text: r.text.String(), IDs: r.ids, Finish: generate.FinishStop,
-		Usage: generate.UsageOf(finish.GetUsage()), Provenance: generate.ProvenanceOf(finish.GetProvenance(), notes),
+		Stop: r.filter.Matched(), Usage: generate.UsageOf(finish.GetUsage()), Provenance: generate.ProvenanceOf(finish.GetProvenance(), notes),
 	}
 	if finish.GetReason() == cladev1.FinishReason_FINISH_REASON_LENGTH && !r.stopped {
 		out.Finish = generate.FinishLength
@@ -213,3 +213,6 @@ func (r *reader) result(finish *cladev1.Finish, notes []string) generate.Result 
 	}
 	return out
 }
+
+// HasTemplate reports whether the model, or its family, has a chat template.
+func (m *Model) HasTemplate() bool { return m.text.template != nil }

@@ -2,9 +2,9 @@ package loader
 
 import "golang.org/x/sys/unix"
 
-// machineMemory is the memory there is and the three quarters of it that models may take: macOS does not say what it could
+// MachineMemory is the memory there is and the three quarters of it that models may take: macOS does not say what it could
 // free, and its GPU may wire about as much.
-func machineMemory() (total, available uint64) {
+func MachineMemory() (total, available uint64) {
 	total, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {
 		return 0, 0

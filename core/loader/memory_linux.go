@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// machineMemory is the memory there is and what is available now, in bytes: the machine's, or less where a control group
+// MachineMemory is the memory there is and what is available now, in bytes: the machine's, or less where a control group
 // limits this process. Zero: not known.
-func machineMemory() (total, available uint64) {
+func MachineMemory() (total, available uint64) {
 	fields := keyValues("/proc/meminfo")
 	total, available = fields["MemTotal:"]<<10, fields["MemAvailable:"]<<10
 	limit, used := cgroupMemory()

@@ -2,5 +2,5 @@
 
 package loader
 
-// machineMemory is not known: plugins do not run here.
-func machineMemory() (total, available uint64) { return 0, 0 }
+// MachineMemory is not known: plugins do not run here.
+func MachineMemory() (total, available uint64) { return 0, 0 }

@@ -47,6 +47,9 @@ func (d *Decision) Plan(ctx context.Context, w Wishes) (_ *Planned, err error) {
 	if d.PluginErr != nil {
 		return nil, d.PluginErr
 	}
+	if err := d.Plugin.Verify(); err != nil {
+		return nil, err
+	}
 	start := d.host.Start
 	if start == nil {
 		start = startSupervised
@@ -64,7 +67,7 @@ func (d *Decision) Plan(ctx context.Context, w Wishes) (_ *Planned, err error) {
 	if p.Describe, err = process.Describe(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.checkPlugin(); err != nil {
+	if err := d.Plugin.Check(p.Describe); err != nil {
 		return nil, err
 	}
 	if err := p.compose(); err != nil {
@@ -80,15 +83,6 @@ func (p *Planned) Stop() {
 	_ = p.process.Stop(ctx) // it holds nothing; an unwilling one is killed
 }
 
-// checkPlugin compares what runs with what was found and matched.
-func (p *Planned) checkPlugin() error {
-	if p.Describe.GetName() != p.Plugin.Name || (p.Plugin.Version != "" && p.Describe.GetVersion() != p.Plugin.Version) {
-		return contract.Errorf(contract.PluginMismatch, p.Plugin.Exe, "says it is %s %s, installed is %s %s",
-			p.Describe.GetName(), p.Describe.GetVersion(), p.Plugin.Name, p.Plugin.Version).WithNext("run `clade plugin verify`")
-	}
-	return nil
-}
-
 func (p *Planned) compose() error {
 	declared := map[string]bool{}
 	for _, o := range p.Describe.GetOptions() {
@@ -98,7 +92,7 @@ func (p *Planned) compose() error {
 	if err != nil {
 		return err
 	}
-	total, available := machineMemory()
+	total, available := MachineMemory()
 	p.Budget = available
 	if p.host.Budget > 0 {
 		p.Budget = p.host.Budget

@@ -1,8 +1,6 @@
 package loader
 
 import (
-	"time"
-
 	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/family"
@@ -42,18 +40,19 @@ func readText(d *Decision) (*text, error) {
 }
 
 // render applies the chat template. kwargs of the request win over the family's.
-func (t *text) render(messages []map[string]any, tools []map[string]any, kwargs map[string]any) (string, error) {
+func (t *text) render(messages []map[string]any, o chat.RenderOptions) (string, error) {
 	if t.template == nil {
 		return "", contract.Errorf(contract.UnsupportedOption, "messages", "the model has no chat template").
 			WithNext("use `clade generate --prompt`, which needs none")
 	}
 	all := map[string]any{}
-	for _, m := range []map[string]any{t.kwargs, kwargs} {
+	for _, m := range []map[string]any{t.kwargs, o.Kwargs} {
 		for k, v := range m {
 			all[k] = v
 		}
 	}
-	return t.template.Render(messages, chat.RenderOptions{AddGenerationPrompt: true, Tools: tools, Kwargs: all, Now: time.Now()})
+	o.Kwargs = all
+	return t.template.Render(messages, o)
 }
 
 // Text is the text side of a model that was decided but not opened, for the verbs that need no plugin.
@@ -68,7 +67,7 @@ func (d *Decision) ReadText() (Text, error) {
 // Tokenizer of the model.
 func (t Text) Tokenizer() *tokenizer.Tokenizer { return t.tokenizer }
 
-// Render applies the chat template with a generation prompt.
-func (t Text) Render(messages, tools []map[string]any, kwargs map[string]any) (string, error) {
-	return t.render(messages, tools, kwargs)
+// Render applies the chat template.
+func (t Text) Render(messages []map[string]any, o chat.RenderOptions) (string, error) {
+	return t.render(messages, o)
 }

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clademl/clade/core/generate"
+	"github.com/clademl/clade/core/loader"
+	"github.com/clademl/clade/sdk/contract"
+)
+
+// defaultMaxTokens of `generate`, where no person watches.
+const defaultMaxTokens = 256
+
+func (a *app) generateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "generate MODEL (--prompt TEXT | --ids FILE)",
+		Short: "Generate from a prompt or token ids, once",
+		Long: "--prompt is one user message in the model's chat template, or the bare text with --raw or when the model has no\n" +
+			"template. --ids FILE holds token ids, as a JSON list or separated by white space; - is stdin.",
+		Args: cobra.ExactArgs(1),
+	}
+	model, sampling := a.addModelFlags(cmd), addSamplingFlags(cmd)
+	prompt := cmd.Flags().String("prompt", "", "text to answer; - reads stdin")
+	idsFile := cmd.Flags().String("ids", "", "file of token ids; - reads stdin")
+	raw := cmd.Flags().Bool("raw", false, "take the prompt as it is, without the chat template")
+	logprobs := cmd.Flags().Int("logprobs", -1, "report log probabilities with this many alternatives (with --json)")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		given := cmd.Flags().Changed
+		if given("prompt") == given("ids") {
+			return contract.Errorf(contract.InvalidArgument, "generate", "give either --prompt or --ids")
+		}
+		if *logprobs >= 0 && !*asJSON {
+			return contract.Errorf(contract.InvalidArgument, "--logprobs", "needs --json")
+		}
+		s := sampling.settings().Or(generate.Settings{MaxTokens: new(uint32(defaultMaxTokens))})
+		if *logprobs >= 0 {
+			s.Logprobs = new(uint32(*logprobs))
+		}
+		if err := s.Check(); err != nil {
+			return err
+		}
+		ids, text, err := a.generateInput(given("ids"), *idsFile, *prompt)
+		if err != nil {
+			return err
+		}
+		return a.withModel(cmd.Context(), model, args[0], func(m *loader.Model) error {
+			if ids == nil {
+				if ids, err = promptIDs(m, text, *raw); err != nil {
+					return err
+				}
+			}
+			return a.generateOnce(cmd, m, ids, s, *asJSON)
+		})
+	}
+	return cmd
+}
+
+func (a *app) generateInput(fromIDs bool, idsFile, prompt string) (ids []int32, text string, err error) {
+	if fromIDs {
+		ids, err = a.readIDs(idsFile)
+		return ids, "", err
+	}
+	args := []string{prompt}
+	text, _, err = a.promptOf(args)
+	return nil, text, err
+}
+
+// promptIDs tokenizes a prompt: as one user message when the model has a template, else as it is with what the tokenizer
+// puts around a text.
+func promptIDs(m *loader.Model, text string, raw bool) ([]int32, error) {
+	if raw || !m.HasTemplate() {
+		return m.Tokenizer().Encode(text, true)
+	}
+	return m.Prompt([]map[string]any{{"role": "user", "content": text}}, nil)
+}
+
+// generated is the JSON of `generate`.
+type generated struct {
+	TokenIDs     []int32             `json:"token_ids"`
+	Text         string              `json:"text"`
+	FinishReason string              `json:"finish_reason"`
+	Usage        generate.Usage      `json:"usage"`
+	Logprobs     []tokenLogprobs     `json:"logprobs,omitempty"`
+	Provenance   generate.Provenance `json:"provenance"`
+}
+
+type tokenLogprobs struct {
+	tokenLogprob
+	Top []tokenLogprob `json:"top"`
+}
+
+type tokenLogprob struct {
+	ID      int32   `json:"id"`
+	Logprob float32 `json:"logprob"`
+}
+
+func (a *app) generateOnce(cmd *cobra.Command, m *loader.Model, ids []int32, s generate.Settings, asJSON bool) error {
+	out := generated{TokenIDs: []int32{}}
+	r, err := m.Generate(cmd.Context(), ids, s, func(d generate.Delta) error {
+		for _, t := range d.Logprobs {
+			item := tokenLogprobs{tokenLogprob{t.ID, t.Logprob}, []tokenLogprob{}}
+			for _, alt := range t.Top {
+				item.Top = append(item.Top, tokenLogprob{alt.ID, alt.Logprob})
+			}
+			out.Logprobs = append(out.Logprobs, item)
+		}
+		if asJSON {
+			return nil
+		}
+		_, err := io.WriteString(a.Out, d.Text)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !asJSON {
+		_, err := fmt.Fprintln(a.Out)
+		return err
+	}
+	out.TokenIDs = append(out.TokenIDs, r.IDs...)
+	out.Text, out.FinishReason, out.Usage, out.Provenance = r.Text, r.Finish, r.Usage, r.Provenance
+	return a.printJSON(out)
+}
+
+// readInput reads a file, or stdin for "-".
+func (a *app) readInput(path string) ([]byte, error) {
+	if path == "-" {
+		data, err := io.ReadAll(a.In)
+		if err != nil {
+			return nil, contract.Errorf(contract.InvalidArgument, "stdin", "%w", err)
+		}
+		return data, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, contract.Errorf(contract.NotFound, path, "cannot be read: %w", err)
+	}
+	return data, nil
+}
+
+// readIDs reads token ids: a JSON list, or numbers separated by white space or commas.
+func (a *app) readIDs(path string) ([]int32, error) {
+	data, err := a.readInput(path)
+	if err != nil {
+		return nil, err
+	}
+	var ids []int32
+	if text := strings.TrimSpace(string(data)); strings.HasPrefix(text, "[") {
+		if err := json.Unmarshal([]byte(text), &ids); err != nil {
+			return nil, contract.Errorf(contract.InvalidArgument, path, "not a list of token ids: %w", err)
+		}
+	} else {
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' }) {
+			id, err := strconv.ParseInt(word, 10, 32)
+			if err != nil {
+				return nil, contract.Errorf(contract.InvalidArgument, path, "%q is not a token id", word)
+			}
+			ids = append(ids, int32(id))
+		}
+	}
+	if len(ids) == 0 {
+		return nil, contract.Errorf(contract.InvalidArgument, path, "holds no token ids")
+	}
+	return ids, nil
+}

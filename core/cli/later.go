@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/clademl/clade/sdk/contract"
+)
+
+// nextVersion brings the verbs and flags that this version announces.
+const nextVersion = "0.2.0"
+
+// later are verbs that are named now so that nobody mistakes them for typing errors.
+var later = []struct{ use, short string }{
+	{"embed", "Embed text"},
+	{"transcribe", "Transcribe audio"},
+	{"pull", "Download a model"},
+	{"list", "List local models"},
+	{"rm", "Remove a local model"},
+	{"ps", "List running models"},
+	{"stop", "Stop a running model"},
+	{"convert", "Convert or quantize a model"},
+}
+
+// laterPlugin are the plugin verbs of the same kind.
+var laterPlugin = []struct{ use, short string }{
+	{"search", "Search the index"},
+	{"install", "Install a plugin"},
+	{"update", "Update plugins"},
+	{"remove", "Remove a plugin"},
+	{"check", "Run the conformance suite on a plugin"},
+	{"new", "Begin a third-party family"},
+	{"bundle", "Bundle plugins for a machine without network"},
+	{"trust", "Manage trusted keys"},
+}
+
+func laterCommands() []*cobra.Command {
+	var out []*cobra.Command
+	for _, l := range later {
+		out = append(out, laterCommand(l.use, l.short))
+	}
+	return out
+}
+
+func laterCommand(use, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short + " (comes with " + nextVersion + ")", DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return contract.Errorf(contract.UnsupportedOption, cmd.CommandPath(), "comes with version %s; this is %s", nextVersion, Version)
+		},
+	}
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clademl/clade/core/compose"
+	"github.com/clademl/clade/core/config"
+	"github.com/clademl/clade/core/hub"
+	"github.com/clademl/clade/core/loader"
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+)
+
+// modelFlags are the flags of every verb that opens a model.
+type modelFlags struct {
+	graph        string
+	requireGraph bool
+}
+
+// laterFlags name choices that this version cannot honour; given, they are refused.
+var laterFlags = []struct{ name, usage string }{
+	{"profile", "profile FILE"},
+	{"artifact-fingerprint", "artifact fingerprint, or none"},
+	{"implementation", "implementation ID"},
+	{"plugin", "PATH of a plugin of your own"},
+}
+
+func (a *app) addModelFlags(cmd *cobra.Command) *modelFlags {
+	f, flags := &modelFlags{}, cmd.Flags()
+	a.bind(flags, "device", "model.device", "exact device string, or auto")
+	a.bind(flags, "dtype", "model.dtype", "native, float32, bfloat16 or float16")
+	a.bind(flags, "kv", "model.kv", "KV cache scheme: native, f32 or bf16")
+	a.bind(flags, "context", "model.context", "tokens of context (0: the model's own)")
+	a.bind(flags, "threads", "model.threads", "most threads to compute with (0: the machine's cores)")
+	a.bind(flags, "kernels", "model.kernels", "auto, require, off or fast")
+	a.bindSwitch(flags, "deterministic", "model.deterministic", "auto, true or false")
+	a.bind(flags, "memory-budget", "memory_budget", "bytes that models may take, such as 4GiB")
+	flags.StringVar(&f.graph, "graph", "", "entry of the family's graph table to use")
+	flags.BoolVar(&f.requireGraph, "require-graph", false, "refuse any graph but the proposed one")
+	for _, l := range laterFlags {
+		flags.String(l.name, "", l.usage+" (comes with "+nextVersion+")")
+	}
+	previous := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		for _, l := range laterFlags {
+			if cmd.Flags().Changed(l.name) {
+				return contract.Errorf(contract.UnsupportedOption, "--"+l.name, "comes with version %s; this is %s", nextVersion, Version)
+			}
+		}
+		if previous != nil {
+			return previous(cmd, args)
+		}
+		return nil
+	}
+	cmd.ValidArgsFunction = a.completeModel
+	return f
+}
+
+func (f *modelFlags) wishes(c *config.Config) loader.Wishes {
+	m := c.Model
+	return loader.Wishes{
+		Wishes: compose.Wishes{
+			Device: m.Device, DType: m.DType, KV: m.KV, Context: m.Context, Threads: m.Threads, Kernels: wished(c, "model.kernels", m.Kernels),
+			Deterministic: m.Deterministic,
+		},
+		Graph: f.graph, RequireGraph: f.requireGraph,
+	}
+}
+
+// wished is a value that someone set; a default asks for nothing.
+func wished(c *config.Config, key, value string) string {
+	if c.Set(key) {
+		return value
+	}
+	return ""
+}
+
+// completeModel offers local models to the shell.
+func (a *app) completeModel(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	c, err := a.config()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	models, err := hub.Store{Dirs: c.Models.Dirs, HFCache: c.Models.HFCache}.List()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var ids []string
+	for _, m := range models {
+		ids = append(ids, m.ID)
+	}
+	return ids, cobra.ShellCompDirectiveDefault
+}
+
+// decide resolves MODEL and decides everything that needs no plugin.
+func (h *host) decide(arg string) (*loader.Decision, error) {
+	m, err := h.store.Resolve(arg)
+	if err != nil {
+		return nil, err
+	}
+	return h.Decide(m)
+}
+
+// closeTimeout is what a model gets to end when a verb is done with it.
+const closeTimeout = 5 * time.Second
+
+// withModel opens MODEL, runs fn and closes it, whatever comes of fn.
+func (a *app) withModel(ctx context.Context, f *modelFlags, arg string, fn func(*loader.Model) error) error {
+	h, err := a.host()
+	if err != nil {
+		return err
+	}
+	m, err := a.open(ctx, h, f, arg)
+	if err != nil {
+		return err
+	}
+	err = fn(m)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if closeErr := m.Close(limit); closeErr != nil && err == nil {
+		h.log.Warn("model did not close well", "error", closeErr)
+	}
+	return err
+}
+
+// open opens MODEL with progress on stderr and tells the plan's notes.
+func (a *app) open(ctx context.Context, h *host, f *modelFlags, arg string) (*loader.Model, error) {
+	d, err := h.decide(arg)
+	if err != nil {
+		return nil, err
+	}
+	m, err := a.openDecided(ctx, h, f, d)
+	if err != nil {
+		_ = d.Close() // only read; the first error is the one to tell
+		return nil, err
+	}
+	return m, nil
+}
+
+func (a *app) openDecided(ctx context.Context, h *host, f *modelFlags, d *loader.Decision) (*loader.Model, error) {
+	p, err := d.Plan(ctx, f.wishes(h.config))
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range p.Plan.GetNotes() {
+		a.note("%s", n)
+	}
+	bar := &progress{app: a, name: d.Model.ID}
+	m, err := p.Open(ctx, bar.show)
+	bar.end()
+	return m, err
+}
+
+// progress shows the load: one line rewritten on a terminal, a plain line at each tenth elsewhere once it takes a while.
+type progress struct {
+	app   *app
+	name  string
+	mu    sync.Mutex
+	begun time.Time
+	tenth uint64
+	shown bool
+}
+
+// quiet is how long a load may take before lines appear where there is no terminal.
+const quiet = 2 * time.Second
+
+func (p *progress) show(l *cladev1.LoadProgress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun.IsZero() {
+		p.begun = time.Now()
+	}
+	if l.GetBytesTotal() == 0 {
+		return
+	}
+	text := fmt.Sprintf("%s: %s %s of %s", p.name, l.GetPhase(), config.FormatBytes(l.GetBytesDone()), config.FormatBytes(l.GetBytesTotal()))
+	tenth := l.GetBytesDone() * 10 / l.GetBytesTotal()
+	switch {
+	case p.app.ErrTerminal:
+		_, _ = fmt.Fprintf(p.app.Err, "\r\033[K%s", text)
+		p.shown = true
+	case tenth > p.tenth && time.Since(p.begun) > quiet:
+		_, _ = fmt.Fprintln(p.app.Err, text)
+	}
+	p.tenth = tenth
+}
+
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown {
+		_, _ = fmt.Fprint(p.app.Err, "\r\033[K")
+	}
+}
+
+func joinOr(parts []string, none string) string {
+	if len(parts) == 0 {
+		return none
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/clademl/clade/sdk/contract"
+)
+
+// Streams are what a command reads and writes.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Terminals; a pipe or file is not one.
+	InTerminal, OutTerminal, ErrTerminal bool
+}
+
+// Stdio is this process's streams.
+func Stdio() Streams {
+	return Streams{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		InTerminal: term.IsTerminal(int(os.Stdin.Fd())), OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+	}
+}
+
+// Main runs one command line and returns its exit code. build is the source's state as the build names it; may be empty.
+func Main(ctx context.Context, build string, args []string, streams Streams) int {
+	root := newRoot(&app{Streams: streams, build: build})
+	root.SetArgs(args)
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if ctx.Err() != nil && contract.KindOf(err) != contract.Cancelled && errors.Is(err, context.Canceled) {
+		err = contract.Errorf(contract.Cancelled, "", "interrupted")
+	}
+	err = asContract(err)
+	_, _ = fmt.Fprintf(streams.Err, "clade: %s\n", oneLine(err.Error()))
+	return contract.KindOf(err).ExitCode()
+}
+
+// usageError marks what cobra itself refuses: flags and arguments.
+type usageError struct{ err error }
+
+func (u usageError) Error() string { return u.err.Error() }
+
+// asContract gives an error that has no Kind one: cobra's own are the caller's mistakes.
+func asContract(err error) error {
+	var e *contract.Error
+	var u usageError
+	switch {
+	case errors.As(err, &e), errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &u), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "required flag"):
+		return contract.Errorf(contract.InvalidArgument, "", "%s", err.Error()).WithNext("see `clade --help`")
+	}
+	return err
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "clade",
+		Short:         "Run language and speech models on your own machine",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().StringVar(&a.configFile, "config", "", "configuration file (default ~/.config/clade/config.yaml)")
+	a.bind(root.PersistentFlags(), "log-level", "log_level", "debug, info, warn or error; the log goes to stderr")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(
+		a.runCommand(), a.generateCommand(), a.serveCommand(), a.scoreCommand(), a.tokenizeCommand(), a.templateCommand(),
+		a.showCommand(), a.familiesCommand(), a.doctorCommand(), a.pluginCommand(), a.configCommand(), a.benchCommand(), a.versionCommand(),
+	)
+	root.AddCommand(laterCommands()...)
+	markUsage(root)
+	return root
+}
+
+// markUsage makes every argument check's error a usage error.
+func markUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usageError{fmt.Errorf("%s: %w", c.CommandPath(), err)}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		markUsage(sub)
+	}
+}

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clademl/clade/core/generate"
+	"github.com/clademl/clade/core/loader"
+	"github.com/clademl/clade/sdk/contract"
+)
+
+// maxStdin bounds a prompt read from a pipe; any context is smaller.
+const maxStdin = 64 << 20
+
+func (a *app) runCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run MODEL [PROMPT]",
+		Short: "Chat with a model, or answer one prompt",
+		Long: "With a PROMPT, or a prompt on stdin, prints the answer and ends. On a terminal without a prompt it chats:\n" +
+			"/clear forgets the conversation, /bye or Ctrl-D ends it.",
+		Args: cobra.RangeArgs(1, 2),
+	}
+	model, sampling := a.addModelFlags(cmd), addSamplingFlags(cmd)
+	system := cmd.Flags().String("system", "", "system message")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s := sampling.settings()
+		if err := s.Check(); err != nil {
+			return err
+		}
+		prompt, chat, err := a.promptOf(args[1:])
+		if err != nil {
+			return err
+		}
+		return a.withModel(cmd.Context(), model, args[0], func(m *loader.Model) error {
+			c := &conversation{app: a, model: m, settings: s, system: *system}
+			c.clear()
+			if chat {
+				return c.loop(cmd.Context())
+			}
+			return c.answer(cmd.Context(), prompt)
+		})
+	}
+	return cmd
+}
+
+// promptOf is the prompt of a one-shot run, or that a person at a terminal wants to chat.
+func (a *app) promptOf(args []string) (prompt string, chat bool, err error) {
+	switch {
+	case len(args) == 1 && args[0] != "-":
+		prompt = args[0]
+	case len(args) == 0 && a.InTerminal:
+		return "", true, nil
+	default:
+		data, err := io.ReadAll(io.LimitReader(a.In, maxStdin+1))
+		if err != nil {
+			return "", false, contract.Errorf(contract.InvalidArgument, "stdin", "%w", err)
+		}
+		if len(data) > maxStdin {
+			return "", false, contract.Errorf(contract.InvalidArgument, "stdin", "the prompt is larger than %d bytes", maxStdin)
+		}
+		prompt = strings.TrimRight(string(data), "\r\n")
+	}
+	if prompt == "" {
+		return "", false, contract.Errorf(contract.InvalidArgument, "PROMPT", "is empty")
+	}
+	return prompt, false, nil
+}
+
+// conversation is one chat with one model.
+type conversation struct {
+	app      *app
+	model    *loader.Model
+	settings generate.Settings
+	system   string
+	messages []map[string]any
+	told     bool // the notes of the settings were printed
+}
+
+func (c *conversation) clear() {
+	c.messages = nil
+	if c.system != "" {
+		c.messages = append(c.messages, map[string]any{"role": "system", "content": c.system})
+	}
+}
+
+// answer prints the answer to one user message, exactly and with a newline behind it.
+func (c *conversation) answer(ctx context.Context, prompt string) error {
+	asked := append(c.messages, map[string]any{"role": "user", "content": prompt})
+	ids, err := c.model.Prompt(asked, nil)
+	if err != nil {
+		return err
+	}
+	begun := false
+	r, err := c.model.Generate(ctx, ids, c.settings, func(d generate.Delta) error {
+		begun = begun || d.Text != ""
+		_, err := io.WriteString(c.app.Out, d.Text)
+		return err
+	})
+	if err == nil || begun {
+		_, _ = fmt.Fprintln(c.app.Out) // what was printed stays a line of its own before an error
+	}
+	if err != nil {
+		return err
+	}
+	if !c.told {
+		c.told = true
+		for _, n := range r.Provenance.Notes {
+			if strings.HasPrefix(n, "generation_config.json") {
+				c.app.note("%s", n)
+			}
+		}
+	}
+	c.messages = append(asked, map[string]any{"role": "assistant", "content": r.Text})
+	return nil
+}
+
+// loop reads messages until the end. An answer that fails ends the loop only when the model is gone for good.
+func (c *conversation) loop(ctx context.Context) error {
+	in := bufio.NewReader(c.app.In)
+	for {
+		_, _ = fmt.Fprint(c.app.Err, ">>> ")
+		line, err := readLine(ctx, in)
+		switch text := strings.TrimSpace(line); {
+		case ctx.Err() != nil:
+			return contract.Errorf(contract.Cancelled, "", "interrupted")
+		case err != nil && text == "", text == "/bye":
+			_, _ = fmt.Fprintln(c.app.Err)
+			return nil
+		case text == "":
+		case text == "/clear":
+			c.clear()
+		case strings.HasPrefix(text, "/"):
+			_, _ = fmt.Fprintln(c.app.Err, "commands: /clear, /bye")
+		default:
+			if err := c.answer(ctx, text); err != nil {
+				if contract.KindOf(err) == contract.Cancelled || c.model.Ready(ctx) != nil {
+					return err
+				}
+				_, _ = fmt.Fprintf(c.app.Err, "clade: %s\n", oneLine(err.Error()))
+			}
+		}
+	}
+}
+
+// readLine reads a line, or gives up when ctx ends; the reading goroutine then ends with the process.
+func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	got := make(chan line, 1)
+	go func() {
+		text, err := in.ReadString('\n')
+		got <- line{text, err}
+	}()
+	select {
+	case l := <-got:
+		return l.text, l.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/clademl/clade/core/generate"
+)
+
+// samplingFlags are the flags of verbs that generate; one that was not given leaves its setting to the model's files.
+type samplingFlags struct {
+	cmd                             *cobra.Command
+	maxTokens, topK                 uint32
+	temperature, topP, minP         float64
+	repetition, presence, frequency float64
+	seed                            uint64
+	stop                            []string
+	ignoreEOS                       bool
+}
+
+func addSamplingFlags(cmd *cobra.Command) *samplingFlags {
+	f, flags := &samplingFlags{cmd: cmd}, cmd.Flags()
+	flags.Uint32Var(&f.maxTokens, "max-tokens", 0, "most tokens to generate")
+	flags.Float64Var(&f.temperature, "temperature", 0, "0 is greedy, the default unless generation_config.json samples")
+	flags.Float64Var(&f.topP, "top-p", 1, "keep the likeliest tokens of this probability mass")
+	flags.Uint32Var(&f.topK, "top-k", 0, "keep this many of the likeliest tokens (0: all)")
+	flags.Float64Var(&f.minP, "min-p", 0, "keep tokens of at least this share of the likeliest's probability")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of the sampling noise (drawn when not given)")
+	flags.StringArrayVar(&f.stop, "stop", nil, "text that ends the answer; may be repeated")
+	flags.Float64Var(&f.repetition, "repetition-penalty", 1, "penalty on repeated tokens")
+	flags.Float64Var(&f.presence, "presence-penalty", 0, "penalty on tokens that occurred")
+	flags.Float64Var(&f.frequency, "frequency-penalty", 0, "penalty on tokens for each time they occurred")
+	flags.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on after the end of the turn")
+	return f
+}
+
+func (f *samplingFlags) settings() generate.Settings {
+	var s generate.Settings
+	given := f.cmd.Flags().Changed
+	if given("max-tokens") {
+		s.MaxTokens = &f.maxTokens
+	}
+	if given("temperature") {
+		s.Temperature = &f.temperature
+	}
+	if given("top-p") {
+		s.TopP = &f.topP
+	}
+	if given("top-k") {
+		s.TopK = &f.topK
+	}
+	if given("min-p") {
+		s.MinP = &f.minP
+	}
+	if given("seed") {
+		s.Seed = &f.seed
+	}
+	if given("repetition-penalty") {
+		s.Repetition = &generate.Penalty{Value: f.repetition}
+	}
+	if given("presence-penalty") {
+		s.Presence = &generate.Penalty{Value: f.presence}
+	}
+	if given("frequency-penalty") {
+		s.Frequency = &generate.Penalty{Value: f.frequency}
+	}
+	if given("ignore-eos") {
+		s.IgnoreEOS = &f.ignoreEOS
+	}
+	s.Stop = f.stop
+	return s
+}

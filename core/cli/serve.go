@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clademl/clade/core/generate"
+	"github.com/clademl/clade/core/loader"
+	"github.com/clademl/clade/core/serve"
+	"github.com/clademl/clade/core/serve/openai"
+	"github.com/clademl/clade/sdk/contract"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "serve MODEL...", Short: "Serve models over the OpenAI API",
+		Long: "Serves POST /v1/chat/completions (JSON and server-sent events), GET /v1/models and GET /health. Each model has a plugin\n" +
+			"process of its own. Listens on loopback; another address needs --api-key or --insecure-no-auth. SIGTERM drains.",
+	}
+	model, flags := a.addModelFlags(cmd), cmd.Flags()
+	a.bind(flags, "host", "serve.host", "address to listen on (default 127.0.0.1)")
+	a.bind(flags, "port", "serve.port", "port to listen on, 0 for any free one (default 8080)")
+	a.bind(flags, "api-key", "serve.api_key", "key that clients must send; better set as CLADE_SERVE_API_KEY")
+	a.bindSwitch(flags, "insecure-no-auth", "serve.insecure_no_auth", "serve on a reachable address without a key")
+	a.bind(flags, "drain-timeout", "serve.drain_timeout", "time running requests get after SIGTERM (default 30s)")
+	a.bind(flags, "max-request-bytes", "serve.max_request_bytes", "largest request body (default 32MiB)")
+	a.bindSwitch(flags, "lazy", "serve.lazy", "open a model at its first request instead of at start")
+	a.bind(flags, "temperature", "serve.temperature", "temperature of requests that name none")
+	a.bind(flags, "top-p", "serve.top_p", "top_p of requests that name none")
+	a.bind(flags, "top-k", "serve.top_k", "top_k of requests that name none")
+	a.bind(flags, "min-p", "serve.min_p", "min_p of requests that name none")
+	a.bind(flags, "max-tokens", "serve.max_tokens", "max_tokens of requests that name none")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		h, err := a.host()
+		if err != nil {
+			return err
+		}
+		models, err := a.servedModels(h, model, args)
+		if err != nil {
+			return err
+		}
+		c := h.config.Serve
+		s, err := serve.New(serve.Options{
+			Host: c.Host, Port: c.Port, APIKey: c.APIKey, AllowedHosts: c.AllowedHosts, InsecureNoAuth: c.InsecureNoAuth,
+			DrainTimeout: c.DrainTimeout, MaxRequestBytes: c.MaxRequestBytes, Lazy: c.Lazy, Logger: h.log,
+			Listening: func(addr net.Addr) { _, _ = fmt.Fprintf(a.Err, "clade: listening on http://%s\n", addr) },
+		}, models)
+		if err != nil {
+			return err
+		}
+		return s.Run(cmd.Context())
+	}
+	return cmd
+}
+
+// servedModels resolves every MODEL before anything listens; each opens on its own.
+func (a *app) servedModels(h *host, f *modelFlags, args []string) ([]serve.Served, error) {
+	c := h.config.Serve
+	defaults := generate.Settings{Temperature: c.Temperature, TopP: c.TopP, TopK: c.TopK, MinP: c.MinP, MaxTokens: c.MaxTokens}
+	if err := defaults.Check(); err != nil {
+		return nil, err
+	}
+	if len(args) == 0 {
+		return nil, contract.Errorf(contract.InvalidArgument, "MODEL", "no model to serve").WithNext("name at least one; downloading a starter comes with %s", nextVersion)
+	}
+	var out []serve.Served
+	for _, arg := range args {
+		m, err := h.store.Resolve(arg)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, serve.Served{Name: m.ID, Open: func(ctx context.Context) (serve.Engine, error) {
+			model, err := a.open(ctx, h, f, m.Path)
+			if err != nil {
+				return nil, err
+			}
+			return engine{model, defaults}, nil
+		}})
+	}
+	return out, nil
+}
+
+// engine is a loader's model as the server sees it, with the server's own settings below the request's.
+type engine struct {
+	*loader.Model
+	defaults generate.Settings
+}
+
+func (e engine) Generate(ctx context.Context, ids []int32, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
+	return e.GenerateLayers(ctx, ids, generate.Layers{Request: request, Server: e.defaults}, emit)
+}
+
+func (e engine) Card() openai.Card {
+	facts, planned := e.Facts(), e.Planned()
+	return openai.Card{
+		Family: planned.Family.Record.Label, Graph: planned.Family.Record.Graph, GraphEntry: facts.GetGraphEntry(), Loader: planned.Profile.GetLoader(),
+		Device: facts.GetDevice(), DType: facts.GetDtype(), Context: facts.GetContextLength(),
+		Plugin:       planned.Describe.GetName() + " " + planned.Describe.GetVersion(),
+		Capabilities: planned.Profile.GetRequiredCapabilities(), Notes: append(append([]string{}, planned.Plan.GetNotes()...), facts.GetNotes()...),
+	}
+}

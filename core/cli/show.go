@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clademl/clade/core/compose"
+	"github.com/clademl/clade/core/config"
+	"github.com/clademl/clade/core/loader"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+)
+
+// shown is the JSON of `show`.
+type shown struct {
+	Model               string          `json:"model"`
+	Path                string          `json:"path"`
+	Format              string          `json:"format"`
+	Family              string          `json:"family"`
+	Graph               string          `json:"graph"`
+	GraphEntry          string          `json:"graph_entry,omitempty"`
+	Profile             string          `json:"profile"`
+	Fidelity            string          `json:"fidelity"`
+	Specialization      string          `json:"specialization"`
+	ExactArtifact       bool            `json:"exact_artifact"`
+	Loader              string          `json:"loader"`
+	Loop                string          `json:"loop"`
+	Residence           string          `json:"residence"`
+	ConfigFingerprint   string          `json:"config_fingerprint"`
+	ArtifactFingerprint *string         `json:"artifact_fingerprint"`
+	Capabilities        []string        `json:"capabilities"`
+	Plugin              shownPlugin     `json:"plugin"`
+	Composition         []compose.Field `json:"composition"`
+	Plan                *shownPlan      `json:"plan"`
+	Why                 []string        `json:"why"`
+}
+
+type shownPlugin struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+type shownPlan struct {
+	Lines         []shownLine   `json:"lines"`
+	TotalBytes    uint64        `json:"total_bytes"`
+	BudgetBytes   uint64        `json:"budget_bytes"`
+	Fits          bool          `json:"fits"`
+	GraphEntry    string        `json:"graph_entry"`
+	Proposed      string        `json:"graph_proposed"`
+	GraphReason   string        `json:"graph_reason,omitempty"`
+	Device        string        `json:"device"`
+	DType         string        `json:"dtype"`
+	Context       uint32        `json:"context"`
+	BytesPerToken uint64        `json:"bytes_per_token"`
+	Kernels       []shownKernel `json:"kernels"`
+	Notes         []string      `json:"notes"`
+}
+
+type shownLine struct {
+	Name   string `json:"name"`
+	Bytes  uint64 `json:"bytes"`
+	Detail string `json:"detail,omitempty"`
+}
+
+type shownKernel struct {
+	Name   string `json:"name"`
+	Native bool   `json:"native"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func (a *app) showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show MODEL", Short: "Say what a model is and how it would run", Args: cobra.ExactArgs(1),
+		Long: "Says which family, profile, loader and graph a model gets, every field of the composition with who decided it, and the\n" +
+			"plan's memory and kernels. Nothing is loaded. Without the plugin, all but the plan is said.",
+	}
+	model := a.addModelFlags(cmd)
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		h, err := a.host()
+		if err != nil {
+			return err
+		}
+		d, err := h.decide(args[0])
+		if err != nil {
+			return err
+		}
+		defer func() { _ = d.Close() }() // only read
+		out, err := a.describeModel(cmd.Context(), h, model, d)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return a.printJSON(out)
+		}
+		return a.printShown(out)
+	}
+	return cmd
+}
+
+func (a *app) describeModel(ctx context.Context, h *host, f *modelFlags, d *loader.Decision) (*shown, error) {
+	p := d.Profile
+	out := &shown{
+		Model: d.Model.ID, Path: d.Artifact.Path, Format: string(d.Artifact.Format), Family: d.Family.Record.Label, Graph: d.Family.Record.Graph,
+		Profile: p.GetId(), Fidelity: p.GetFidelity(), Specialization: p.GetSpecialization(), ExactArtifact: p.GetExactArtifact(),
+		Loader: p.GetLoader(), Loop: p.GetLoop(), Residence: string(d.Cell), ConfigFingerprint: d.ConfigFingerprint,
+		Capabilities: p.GetRequiredCapabilities(), Composition: []compose.Field{}, Plugin: shownPlugin{Name: d.Family.Plugin},
+		Why: []string{fmt.Sprintf("family %s (%s, from plugin %s, %s) is the first whose clauses hold", d.Family.Record.Graph, d.Family.Record.Tier, d.Family.Plugin, d.Family.Source)},
+	}
+	if d.ArtifactFingerprint != "" {
+		out.ArtifactFingerprint = &d.ArtifactFingerprint
+	}
+	if d.PluginErr != nil {
+		out.Plugin.Error = d.PluginErr.Error()
+		out.Why = append(out.Why, "no plan: "+d.PluginErr.Error())
+		return out, nil
+	}
+	planned, err := d.Plan(ctx, f.wishes(h.config))
+	if err != nil {
+		return nil, err
+	}
+	defer planned.Stop()
+	out.Plugin.Version, out.Plugin.Path = planned.Describe.GetVersion(), d.Plugin.Exe
+	out.Composition, out.GraphEntry = planned.Composition.Fields, planned.Plan.GetGraphEntry()
+	out.Plan = planOf(planned)
+	switch reason := planned.Plan.GetGraphReason(); {
+	case reason != "":
+		out.Why = append(out.Why, fmt.Sprintf("graph %s was proposed, %s runs: %s", planned.Proposed, out.GraphEntry, reason))
+	default:
+		out.Why = append(out.Why, fmt.Sprintf("graph %s fits the table's key", out.GraphEntry))
+	}
+	if planned.Admission != nil {
+		out.Why = append(out.Why, "cannot be opened: "+planned.Admission.Error())
+	}
+	return out, nil
+}
+
+func planOf(p *loader.Planned) *shownPlan {
+	plan := p.Plan
+	out := &shownPlan{
+		TotalBytes: plan.GetTotalBytes(), BudgetBytes: p.Budget, Fits: p.Admission == nil, GraphEntry: plan.GetGraphEntry(), Proposed: p.Proposed,
+		GraphReason: plan.GetGraphReason(), Device: plan.GetDevice(), DType: plan.GetDtype(), Context: plan.GetContext(),
+		BytesPerToken: plan.GetBytesPerToken(), Lines: []shownLine{}, Kernels: []shownKernel{}, Notes: append([]string{}, plan.GetNotes()...),
+	}
+	for _, l := range plan.GetLines() {
+		out.Lines = append(out.Lines, shownLine{l.GetName(), l.GetBytes(), l.GetDetail()})
+	}
+	for _, k := range plan.GetKernels() {
+		out.Kernels = append(out.Kernels, shownKernel{k.GetName(), k.GetNative(), k.GetReason()})
+	}
+	return out
+}
+
+func (a *app) printShown(s *shown) error {
+	w := newTable(a.Out)
+	w.row("model", s.Model)
+	w.row("path", s.Path)
+	w.row("family", s.Family+", graph "+s.Graph)
+	w.row("profile", fmt.Sprintf("%s (%s, %s)", s.Profile, s.Specialization, s.Fidelity))
+	w.row("loader", fmt.Sprintf("%s, %s, %s", s.Loader, s.Loop, s.Residence))
+	w.row("fingerprint", s.ConfigFingerprint)
+	w.row("capabilities", joinOr(s.Capabilities, "none"))
+	w.row("plugin", joinOr(nonEmpty(s.Plugin.Name+" "+s.Plugin.Version, s.Plugin.Error), ""))
+	for _, f := range s.Composition {
+		w.row(f.Name, fmt.Sprintf("%s (%s)", f.Value, f.Source))
+	}
+	if p := s.Plan; p != nil {
+		w.row("graph", p.GraphEntry)
+		for _, l := range p.Lines {
+			w.row("memory "+l.Name, config.FormatBytes(l.Bytes))
+		}
+		w.row("memory total", fmt.Sprintf("%s of %s", config.FormatBytes(p.TotalBytes), config.FormatBytes(p.BudgetBytes)))
+		for _, n := range p.Notes {
+			w.row("note", n)
+		}
+	}
+	for _, why := range s.Why {
+		w.row("why", why)
+	}
+	return w.flush()
+}
+
+func nonEmpty(parts ...string) []string {
+	var out []string
+	for _, p := range parts {
+		if p != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// deviceOf names the devices of a description, or that no runtime was loaded.
+func deviceOf(d *cladev1.DescribeResponse) string {
+	var ids []string
+	for _, dev := range d.GetDevices() {
+		ids = append(ids, dev.GetId())
+	}
+	return joinOr(ids, "no runtime loaded")
+}
