@@ -45,7 +45,7 @@ func laterCommand(use, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short + " (comes with " + nextVersion + ")", DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return contract.Errorf(contract.UnsupportedOption, cmd.CommandPath(), "comes with version %s; this is %s", nextVersion, Version)
+			return contract.Errorf(contract.UnsupportedOption, verbOf(cmd), "comes with version %s; this is %s", nextVersion, Version)
 		},
 	}
 }

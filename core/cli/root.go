@@ -95,7 +95,7 @@ func markUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
-				return usageError{fmt.Errorf("%s: %w", c.CommandPath(), err)}
+				return usageError{fmt.Errorf("%s: %w", verbOf(c), err)}
 			}
 			return nil
 		}
@@ -103,4 +103,9 @@ func markUsage(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		markUsage(sub)
 	}
+}
+
+// verbOf names a command as a person types it after "clade".
+func verbOf(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }

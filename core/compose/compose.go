@@ -266,6 +266,14 @@ func (c *Composition) deterministic() error {
 	return c.putDeterministic(on, FromUser)
 }
 
+// Relax gives up a default that the plugin refuses by name. It reports whether the field was one nobody asked for.
+func (c *Composition) Relax(field string) (bool, error) {
+	if field != "deterministic" || asked(c.in.Wishes.Deterministic) || !c.Proto.GetDeterministic() {
+		return false, nil
+	}
+	return true, c.putDeterministic(false, FromDefault)
+}
+
 func (c *Composition) putDeterministic(on bool, source Source) error {
 	return c.put("deterministic", "deterministic", strconv.FormatBool(on), source, func() { c.Proto.Deterministic = &on })
 }

@@ -81,7 +81,7 @@ func UsageOf(u *cladev1.Usage) Usage {
 func ProvenanceOf(p *cladev1.Provenance, notes []string) Provenance {
 	out := Provenance{
 		Plugin: p.GetPlugin(), PluginVersion: p.GetPluginVersion(), Device: p.GetDevice(), DType: p.GetDtype(),
-		GraphEntry: p.GetGraphEntry(), Kernels: p.GetKernels(), Runtime: p.GetRuntime(), Deterministic: p.GetDeterministic(),
+		GraphEntry: p.GetGraphEntry(), Kernels: append([]string{}, p.GetKernels()...), Runtime: p.GetRuntime(), Deterministic: p.GetDeterministic(),
 		Resumed: p.GetResumed(), Threads: p.GetThreads(), Notes: append(append([]string(nil), notes...), p.GetNotes()...),
 	}
 	if p != nil {

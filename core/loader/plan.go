@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/clademl/clade/core/compose"
@@ -37,7 +38,7 @@ type Planned struct {
 }
 
 // maxPlans bounds how often a plan is made again: the device, then a context that fits.
-const maxPlans = 4
+const maxPlans = 6
 
 // stopTimeout is what a plugin gets to exit when its model was not opened.
 const stopTimeout = 5 * time.Second
@@ -117,6 +118,13 @@ func (p *Planned) compose() error {
 func (p *Planned) settle(ctx context.Context) error {
 	for range maxPlans {
 		if err := p.ask(ctx); err != nil {
+			relaxed, relaxErr := p.relax(err)
+			if relaxErr != nil {
+				return relaxErr
+			}
+			if relaxed {
+				continue
+			}
 			return err
 		}
 		changed, err := p.Composition.Bind(p.Plan)
@@ -134,7 +142,16 @@ func (p *Planned) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return contract.Errorf(contract.Internal, p.Plugin.Name, "answers a settled composition with another plan each time")
+}
+
+// relax gives up a default of ours that the plugin refused by name.
+func (p *Planned) relax(refusal error) (bool, error) {
+	var e *contract.Error
+	if !errors.As(refusal, &e) || e.Kind != contract.UnsupportedOption {
+		return false, nil
+	}
+	return p.Composition.Relax(e.Subject)
 }
 
 func (p *Planned) ask(ctx context.Context) (err error) {
