@@ -16,6 +16,17 @@ type builder struct {
 	added          []AddedToken
 	addedAt        map[string]int
 	prefix, suffix []int32
+
+	strictIDs bool  // ids of added tokens follow from their order, as in tokenizer.json
+	highest   int64 // id of an added token
+}
+
+// freeID is the id that `tokenizers` gives to the next added token that is not in the vocabulary.
+func (b *builder) freeID() int64 {
+	if n := int64(len(b.model.ids)); len(b.added) == 0 || b.highest < n {
+		return n
+	}
+	return b.highest + 1
 }
 
 // addToken enters an added token. Its id is its token's in the vocabulary or, outside it, one that is free. A later entry
@@ -27,9 +38,15 @@ func (b *builder) addToken(subject string, a addedEntry, id int64) error {
 	if have := b.model.id(a.Content); have >= 0 && int64(have) != id {
 		return corrupt(subject, "%q has the id %d and in the vocabulary the id %d", a.Content, id, have)
 	}
+	_, known := b.addedAt[a.Content]
+	if free := b.freeID(); b.model.id(a.Content) < 0 && !known && b.strictIDs && id != free {
+		// Such a file means other ids to the library it was made with than to a reader of the file.
+		return corrupt(subject, "%q has the id %d, but `tokenizers` would give it %d", a.Content, id, free)
+	}
 	if err := b.model.place(subject, a.Content, id); err != nil {
 		return err
 	}
+	b.highest = max(b.highest, id)
 	tok := AddedToken{
 		ID: int32(id), Content: a.Content, SingleWord: a.SingleWord, LStrip: a.LStrip, RStrip: a.RStrip,
 		Normalized: a.Normalized, Special: a.Special,
@@ -74,11 +91,10 @@ func (b *builder) finish(cfg *config) (*Tokenizer, error) {
 	}
 	t.steps = b.steps
 	t.model.prepare(byteLevel)
+	specials := map[string]bool{}
 	for _, a := range b.added {
 		t.addedIDs[a.Content] = a.ID
-		if a.Special {
-			t.special[a.ID] = true
-		}
+		specials[a.Content] = specials[a.Content] || a.Special
 		if !a.Normalized {
 			t.raw.add(a.Content, a)
 			continue
@@ -89,8 +105,15 @@ func (b *builder) finish(cfg *config) (*Tokenizer, error) {
 			if text, err = t.normalizer.normalize(text); err != nil {
 				return nil, err
 			}
+			if text != "" {
+				t.model.tokens[a.ID] = text // what `tokenizers` 0.23 decodes such a token to
+			}
 		}
 		t.normalized.add(text, a)
+	}
+	for _, a := range b.added {
+		// By text, as in `tokenizers`: a special token whose normalized text is another one is not left out.
+		t.special[a.ID] = specials[t.model.tokens[a.ID]]
 	}
 	return t, t.applyConfig(cfg)
 }

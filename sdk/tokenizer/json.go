@@ -40,7 +40,7 @@ func FromJSON(tokenizerJSON, tokenizerConfig []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{}
+	b := &builder{strictIDs: true}
 	if err := b.json(&f, cfg); err != nil {
 		return nil, err
 	}
