@@ -190,8 +190,10 @@ func TestEveryNamedTypeHasItsBlock(t *testing.T) {
 }
 
 func FuzzGGUFHeader(f *testing.F) {
-	f.Add(ggufFile{entries: [][]byte{gkv("general.architecture", "llama"), gkv("t", gstrings("a", "b"))},
-		tensors: [][]byte{gtensor("w", 2, 0, 32, 2)}, payload: 64}.bytes())
+	f.Add(ggufFile{
+		entries: [][]byte{gkv("general.architecture", "llama"), gkv("t", gstrings("a", "b"))},
+		tensors: [][]byte{gtensor("w", 2, 0, 32, 2)}, payload: 64,
+	}.bytes())
 	f.Add(ggufFile{version: 2, entries: [][]byte{gkv("a", garray{kind: ggufArray, n: 1, raw: garray{kind: ggufU8, n: 1, raw: []byte{1}}.bytes()})}}.bytes())
 	f.Add(ggufFile{tensors: [][]byte{gtensor("w", 0, 1<<62, 1<<62)}}.bytes())
 	f.Add([]byte("GGUF\x03\x00\x00\x00"))
