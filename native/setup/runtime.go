@@ -73,7 +73,14 @@ func (s *setup) runtime(ctx context.Context, variant string) error {
 		Variant: variant, MLX: s.versions.MLX, MLXC: s.versions.MLXC.Version, OS: s.os, Arch: s.arch,
 		Libraries: map[string]string{"libmlx": r.LibMLX, "libmlxc": r.LibMLXC}, MLXCFrom: from, MadeFor: key,
 	}
-	if err := s.install(r, rec, wheels, mlxc, dir); err != nil {
+	built := map[string]string{r.LibMLXC: mlxc}
+	if kernels, err := s.kernels(ctx, r); err != nil {
+		return err
+	} else if kernels != "" {
+		built[r.LibKernels] = kernels
+		rec.Libraries["libcladekernels"] = r.LibKernels
+	}
+	if err := s.install(r, rec, wheels, built, dir); err != nil {
 		return err
 	}
 	s.note("runtime %s is ready in %s", variant, dir)
@@ -100,7 +107,11 @@ func (s *setup) inputs(r runtimeSpec, installed string) (key, from string, err e
 			return "", "", err
 		}
 	}
-	return textDigest(recipe, string(spec), licences, from, mlxc), from, nil
+	kernels, err := s.kernelsKey(r)
+	if err != nil {
+		return "", "", err
+	}
+	return textDigest(recipe, string(spec), licences, from, mlxc, kernels), from, nil
 }
 
 // stale says why a runtime has to be made, or "" if it is there and whole.
@@ -147,6 +158,10 @@ func (s *setup) prerequisites(ctx context.Context, r runtimeSpec, installed bool
 			errs = append(errs, s.need(toolCargo))
 		}
 		errs = append(errs, s.need(toolCMake, toolMake, toolCC, toolCXX))
+	} else if key, err := s.kernelsKey(r); err != nil {
+		errs = append(errs, err)
+	} else if key != "" && !made("kernels-"+r.Variant, key) {
+		errs = append(errs, s.need(toolCMake, toolMake, toolCC, toolCXX))
 	}
 	return flatten(errs)
 }
@@ -165,8 +180,8 @@ func flatten(errs []error) error {
 	return errors.Join(flat...)
 }
 
-// install stages the runtime and swaps it in.
-func (s *setup) install(r runtimeSpec, rec record, wheels, mlxc, dir string) error {
+// install stages the runtime, with the libraries built here by their place in it, and swaps it in.
+func (s *setup) install(r runtimeSpec, rec record, wheels string, built map[string]string, dir string) error {
 	tmp := dir + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
 		return err
@@ -175,8 +190,10 @@ func (s *setup) install(r runtimeSpec, rec record, wheels, mlxc, dir string) err
 	if err := copyLibraries(r, wheels, tmp); err != nil {
 		return err
 	}
-	if err := copyFile(mlxc, filepath.Join(tmp, filepath.FromSlash(r.LibMLXC))); err != nil {
-		return err
+	for place, lib := range built {
+		if err := copyFile(lib, filepath.Join(tmp, filepath.FromSlash(place))); err != nil {
+			return err
+		}
 	}
 	if err := s.copyLicences(wheels, tmp); err != nil {
 		return err

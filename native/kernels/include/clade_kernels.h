@@ -1,0 +1,116 @@
+/* libcladekernels: the CPU back end that MLX lacks on x86, as MLX primitives behind a C interface.
+ *
+ * Every function returns 0, or 1 with the text in clade_kernels_error() of the calling thread. Arrays are those of
+ * mlx-c; the library is built against the same MLX and lies beside it. Weights are kernel-owned, 64-byte aligned and immutable after
+ * their last clade_weight_set; an op keeps the weights it reads alive until it has run.
+ *
+ * Results are row by row: a row's bits do not depend on the other rows, on the number of threads, or on the dispatch level.
+ */
+#ifndef CLADE_KERNELS_H
+#define CLADE_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#pragma GCC visibility push(default)
+#endif
+
+#define CLADE_KERNELS_ABI 1
+
+/* mlx-c's mlx_array and mlx_stream by layout: an mlx::core::array* and an mlx::core::Stream*. */
+typedef struct clade_array_ {
+  void* ctx;
+} clade_array;
+typedef struct clade_stream_ {
+  void* ctx;
+} clade_stream;
+
+typedef struct clade_weight_ {
+  void* ctx;
+} clade_weight;
+
+/* Element formats of a weight as it is given: float rows, or affine codes (bits 2, 3, 4, 5, 6, 8 packed as MLX does). */
+enum { CLADE_F32 = 0, CLADE_BF16 = 1, CLADE_F16 = 2 };
+
+uint32_t clade_kernels_abi(void);
+const char* clade_kernels_list(void);  /* names, one a line */
+const char* clade_kernels_error(void); /* of the calling thread */
+const char* clade_kernels_level(void); /* dispatch level in use */
+int clade_kernels_set_level(const char* name); /* force down; "" is the best of this machine */
+const char* clade_kernels_levels(void);        /* levels this machine can run, best first, one a line */
+int clade_kernels_threads(void);
+int clade_kernels_set_threads(int threads);
+int clade_kernels_pin(const int* cpus, int n); /* workers only; n = 0 lifts it */
+size_t clade_kernels_weight_bytes(void);       /* held by all live weights */
+
+/* A dense weight [n, k] of dtype, or a quantized one (bits, group) whose scales and biases have dtype `scale`. */
+int clade_weight_new_dense(clade_weight* res, int n, int k, int dtype);
+int clade_weight_new_affine(clade_weight* res, int n, int k, int bits, int group, int scale);
+/* Bytes that such a weight takes; 0 when the shape is refused. Needs no weight: for plans. */
+size_t clade_weight_size_dense(int n, int k, int dtype);
+size_t clade_weight_size_affine(int n, int k, int bits, int group, int scale);
+/* Fills rows [row, row + count) from row-major memory: w in the weight's dtype; or codes as packed words with
+ * scales and biases [count, k/group] in the scale dtype. */
+int clade_weight_set_dense(clade_weight w, int row, int count, const void* rows);
+int clade_weight_set_affine(
+    clade_weight w, int row, int count, const uint32_t* codes, const void* scales, const void* biases);
+/* bias [n] float, added to every product; NULL removes it. */
+int clade_weight_set_bias(clade_weight w, const float* bias);
+int clade_weight_free(clade_weight w);
+
+enum { CLADE_GATE_NONE = 0, CLADE_GATE_SILU = 1, CLADE_GATE_GELU_TANH = 2 };
+
+/* y = concat_i(norm(x) W_i^T + b_i) [..., sum n_i], or gate(norm(x) W_0^T) * (norm(x) W_1^T); then + residual.
+ * norm_weight: [k] array, or an empty one for none. residual: an array of the result's shape, or empty. */
+int clade_linear(
+    clade_array* res,
+    clade_array x,
+    const clade_weight* weights,
+    int count,
+    int gate,
+    clade_array norm_weight,
+    float norm_eps,
+    clade_array residual,
+    clade_stream s);
+
+/* Rows of a weight as [..., k] of dtype, by int32/uint32 ids. */
+int clade_embed(clade_array* res, clade_array ids, clade_weight w, int dtype, clade_stream s);
+
+typedef struct clade_attention_ {
+  int heads, kv_heads, head_dim;
+  int rope_dims;         /* 0: no rotary embedding */
+  bool rope_traditional; /* pairs (2i, 2i+1), else (i, i + dims/2) */
+  float rope_scale;      /* of positions */
+  float rope_mscale;     /* of the rotating channels, before they rotate */
+  float scale;           /* of q.k */
+  int offset;            /* absolute position of the first row */
+  int window;            /* keys seen by a query, itself included; 0: all */
+  float norm_eps;        /* of the per-head norms, when their weights are given */
+} clade_attention;
+
+/* One step of attention over a plain cache.
+ * qkv [1, L, (heads + 2 kv_heads) * head_dim]; keys, values [1, kv_heads, capacity, head_dim] with capacity >= offset + L;
+ * inv_freq [rope_dims/2] float32; q_norm, k_norm [head_dim] or empty.
+ * out [1, L, heads * head_dim]; new_keys, new_values: the caches with positions offset .. offset + L - 1 written in place:
+ * they share the memory of keys and values, which the caller owns alone and does not use again. */
+int clade_attend(
+    clade_array* out,
+    clade_array* new_keys,
+    clade_array* new_values,
+    clade_array qkv,
+    clade_array keys,
+    clade_array values,
+    clade_array inv_freq,
+    clade_array q_norm,
+    clade_array k_norm,
+    const clade_attention* a,
+    clade_stream s);
+
+#ifdef __cplusplus
+#pragma GCC visibility pop
+}
+#endif
+#endif

@@ -1,0 +1,278 @@
+#include "attention.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "linear.h"
+#include "pool.h"
+
+namespace clade {
+
+namespace {
+
+constexpr int kLanes = 16, kTile = kAttentionTile;
+// Query rows (positions x heads of a group) that share one decoded key tile.
+constexpr int kBlockRows = 48;
+
+enum Slot { kScores = 4, kKeys, kPartial, kQuery };
+
+// The rotary tables of one call: cos and sin [rows][dims/2]. The layers of a step share them, so the calling thread keeps
+// its last ones.
+struct Rotary {
+  std::vector<float> cos, sin, inv_freq;
+  int half = 0, offset = -1;
+  float scale = 1;
+
+  static const Rotary& of(const AttentionCall& a, int rows, const float* inv_freq) {
+    static thread_local Rotary last;
+    const int half = a.rope_dims / 2;
+    const size_t n = size_t(rows) * size_t(half);
+    if (last.offset == a.offset && last.half == half && last.scale == a.rope_scale && last.cos.size() == n &&
+        std::equal(last.inv_freq.begin(), last.inv_freq.end(), inv_freq))
+      return last;
+    last.offset = a.offset;
+    last.half = half;
+    last.scale = a.rope_scale;
+    last.inv_freq.assign(inv_freq, inv_freq + half);
+    last.cos.resize(n);
+    last.sin.resize(n);
+    for (int r = 0; r < rows; r++)
+      for (int i = 0; i < half; i++) {
+        const float angle = float(a.offset + r) * a.rope_scale * inv_freq[i];
+        last.cos[size_t(r) * size_t(half) + size_t(i)] = std::cos(angle);
+        last.sin[size_t(r) * size_t(half) + size_t(i)] = std::sin(angle);
+      }
+    return last;
+  }
+
+  void apply(float* x, int row, bool traditional) const {
+    const float* c = cos.data() + size_t(row) * size_t(half);
+    const float* s = sin.data() + size_t(row) * size_t(half);
+    for (int i = 0; i < half; i++) {
+      float* a = traditional ? x + 2 * i : x + i;
+      float* b = traditional ? x + 2 * i + 1 : x + i + half;
+      const float x1 = *a, x2 = *b;
+      *a = x1 * c[i] - x2 * s[i];
+      *b = x1 * s[i] + x2 * c[i];
+    }
+  }
+};
+
+struct Run {
+  const AttentionCall& a;
+  DType dtype;
+  int rows, capacity;
+  uint8_t *keys, *values;
+  float* q;  // [kv_heads][rows][group][head_dim], rotated and scaled
+  uint8_t* out;
+
+  int group() const { return a.heads / a.kv_heads; }
+  size_t size() const { return dtype == DType::f32 ? 4 : 2; }
+  int begin(int pos) const { return a.window > 0 ? std::max(0, pos - a.window + 1) : 0; }
+  size_t cache_at(int h, int pos) const {
+    return (size_t(h) * size_t(capacity) + size_t(pos)) * size_t(a.head_dim) * size();
+  }
+};
+
+// What a step of the graph would leave of n values: rounded to the dtype.
+void round_to(DType dtype, float* v, int n) {
+  if (dtype == DType::f32) return;
+  uint16_t h[256];
+  for (int i = 0; i < n; i += 256) {
+    const size_t c = size_t(std::min(256, n - i));
+    level().narrow(dtype, v + i, c, h);
+    level().widen(dtype, h, c, v + i);
+  }
+}
+
+// Norms, scales and rotates one head vector, rounding where the graph's ops would.
+void prepare_head(const Run& r, float* v, const float* norm, const Rotary* rope, int row) {
+  const int d = r.a.head_dim;
+  if (norm) norm_row(r.dtype, v, norm, r.a.norm_eps, d, v);
+  if (!rope) return;
+  if (r.a.rope_mscale != 1.0f) {
+    level().scale_mul(v, r.a.rope_mscale, nullptr, r.a.rope_dims, v);
+    round_to(r.dtype, v, r.a.rope_dims);
+  }
+  rope->apply(v, row, r.a.rope_traditional);
+  round_to(r.dtype, v, r.a.rope_dims);
+}
+
+// Rows [row0, row0 + n) of kv head h against tile t: writes m, l and the unnormalised sum of each to part.
+// part is [n * group][2 + head_dim].
+void reduce_tile(const Run& r, int h, int row0, int n, int t, float* partial) {
+  const Level& l = level();
+  const int d = r.a.head_dim, g = r.group(), lines = n * g;
+  const int first = t * kTile, last = std::min(first + kTile, r.a.offset + row0 + n);
+  const int count = last - first, panels = (count + kLanes - 1) / kLanes;
+  const int seen = std::clamp(r.begin(r.a.offset + row0) - first, 0, count) / kLanes * kLanes;
+
+  float* kt = scratch(kKeys, size_t(kTile) * size_t(d));
+  float* s = scratch(kScores, size_t(lines) * kTile);
+  for (int p = seen / kLanes; p < panels; p++)
+    l.transpose(r.dtype, r.keys + r.cache_at(h, first + p * kLanes), size_t(d), std::min(kLanes, count - p * kLanes), d,
+                kt + size_t(p) * kLanes * size_t(d));
+  const float* q = r.q + (size_t(h) * size_t(r.rows) + size_t(row0)) * size_t(g) * size_t(d);
+  const PanelShape ks{Format::f32, Scale::f32, d, 0, 64};
+  for (int p = seen / kLanes; p < panels;) {
+    const int np = lines <= 2 && panels - p >= 4 ? 4 : panels - p >= 2 ? 2 : 1;
+    const uint8_t* at[4];
+    for (int i = 0; i < np; i++) at[i] = reinterpret_cast<const uint8_t*>(kt + size_t(p + i) * kLanes * size_t(d));
+    l.tile(ks, at, np, q, size_t(d), lines, s + p * kLanes, kTile);
+    p += np;
+  }
+
+  const size_t ldp = size_t(d) + 2;
+  for (int i = 0; i < lines; i++) {
+    const int pos = r.a.offset + row0 + i / g;
+    const int b = std::clamp(r.begin(pos) - first, 0, count), e = std::clamp(pos + 1 - first, 0, count);
+    float* si = s + size_t(i) * kTile;
+    float* out = partial + size_t(i) * ldp;
+    std::fill(si, si + std::min(b, count), -INFINITY);
+    if (b >= e) {
+      out[0] = -INFINITY;
+      out[1] = 0;
+      std::fill(si, si + panels * kLanes, 0.0f);
+      continue;
+    }
+    out[0] = l.max_of(si, e);
+    out[1] = l.exp_sum(si, out[0], e, si);
+    std::fill(si + (e + kLanes - 1) / kLanes * kLanes, si + panels * kLanes, 0.0f);
+  }
+
+  const PanelShape vs{r.dtype == DType::f32 ? Format::f32 : r.dtype == DType::bf16 ? Format::bf16 : Format::f16,
+                      Scale::f32, count - seen, 0, int(size_t(d) * r.size())};
+  const uint8_t* v = r.values + r.cache_at(h, first + seen);
+  for (int c = 0; c < d;) {
+    const int np = lines <= 2 && d - c >= 64 ? 4 : d - c >= 32 ? 2 : 1;
+    const uint8_t* at[4];
+    for (int i = 0; i < np; i++) at[i] = v + size_t(c + i * kLanes) * r.size();
+    l.tile(vs, at, np, s + seen, kTile, lines, partial + 2 + c, ldp);
+    c += np * kLanes;
+  }
+}
+
+// acc [lines][2 + d] becomes acc merged with part, the tile that follows it.
+void merge(float* acc, const float* partial, int lines, int d) {
+  const size_t ld = size_t(d) + 2;
+  for (int i = 0; i < lines; i++) {
+    float* a = acc + size_t(i) * ld;
+    const float* p = partial + size_t(i) * ld;
+    if (p[1] == 0) continue;
+    if (a[1] == 0) {
+      std::memcpy(a, p, ld * 4);
+      continue;
+    }
+    const float m = std::max(a[0], p[0]);
+    const float fa = std::exp(a[0] - m), fp = std::exp(p[0] - m);
+    a[1] = a[1] * fa + p[1] * fp;
+    a[0] = m;
+    level().scale_add(a + 2, fa, p + 2, fp, d);
+  }
+}
+
+void finish(const Run& r, int h, int row0, int n, float* acc) {
+  const int d = r.a.head_dim, g = r.group();
+  for (int i = 0; i < n * g; i++) {
+    float* a = acc + size_t(i) * (size_t(d) + 2);
+    level().scale_mul(a + 2, 1.0f / a[1], nullptr, d, a + 2);
+    const size_t at = (size_t(row0 + i / g) * size_t(r.a.heads) + size_t(h * g + i % g)) * size_t(d) * r.size();
+    level().narrow(r.dtype, a + 2, size_t(d), r.out + at);
+  }
+}
+
+// Few rows: the tiles of all heads are divided over the threads, then merged in order.
+void attend_by_tiles(const Run& r) {
+  const int d = r.a.head_dim, lines = r.rows * r.group();
+  const int t0 = r.begin(r.a.offset) / kTile, t1 = (r.a.offset + r.rows + kTile - 1) / kTile, tiles = t1 - t0;
+  const size_t ld = size_t(lines) * (size_t(d) + 2);
+  float* partial = scratch(kPartial, size_t(r.a.kv_heads) * size_t(tiles) * ld);
+  std::atomic<int> next{0};
+  auto work = [&](int, int) {
+    for (int u; (u = next.fetch_add(1)) < r.a.kv_heads * tiles;)
+      reduce_tile(r, u / tiles, 0, r.rows, t0 + u % tiles, partial + size_t(u) * ld);
+  };
+  if (r.a.kv_heads * tiles * lines * d < 4096) {
+    work(0, 1);
+  } else {
+    Pool::get().run(work);
+  }
+  for (int h = 0; h < r.a.kv_heads; h++) {
+    float* acc = partial + size_t(h) * size_t(tiles) * ld;
+    for (int t = 1; t < tiles; t++) merge(acc, acc + size_t(t) * ld, lines, d);
+    finish(r, h, 0, r.rows, acc);
+  }
+}
+
+// Many rows: blocks of rows are divided over the threads, the longest first.
+void attend_by_rows(const Run& r) {
+  const int d = r.a.head_dim, g = r.group(), step = std::max(1, kBlockRows / g);
+  const int blocks = (r.rows + step - 1) / step;
+  const size_t ld = size_t(step) * size_t(g) * (size_t(d) + 2);
+  std::atomic<int> next{0};
+  Pool::get().run([&](int, int) {
+    for (int u; (u = next.fetch_add(1)) < r.a.kv_heads * blocks;) {
+      const int h = u % r.a.kv_heads, row0 = (blocks - 1 - u / r.a.kv_heads) * step, n = std::min(step, r.rows - row0);
+      const int t0 = r.begin(r.a.offset + row0) / kTile, t1 = (r.a.offset + row0 + n + kTile - 1) / kTile;
+      float* acc = scratch(kPartial, 2 * ld);
+      reduce_tile(r, h, row0, n, t0, acc);
+      for (int t = t0 + 1; t < t1; t++) {
+        reduce_tile(r, h, row0, n, t, acc + ld);
+        merge(acc, acc + ld, n * g, d);
+      }
+      finish(r, h, row0, n, acc);
+    }
+  });
+}
+
+}  // namespace
+
+void AttentionCall::run(DType dtype, const void* qkv, int rows, void* keys, void* values, int capacity,
+                        const float* inv_freq, const void* q_norm, const void* k_norm, void* out) const {
+  if (rows == 0) return;
+  const Level& l = level();
+  const int d = head_dim, g = heads / kv_heads;
+  Run r{*this, dtype,    rows, capacity, static_cast<uint8_t*>(keys), static_cast<uint8_t*>(values),
+        scratch(kQuery, size_t(rows) * size_t(heads) * size_t(d)), static_cast<uint8_t*>(out)};
+  const Rotary& rope = Rotary::of(*this, rows, inv_freq);
+  std::vector<float> qn, kn;
+  if (q_norm) l.widen(dtype, q_norm, size_t(d), (qn.resize(size_t(d)), qn.data()));
+  if (k_norm) l.widen(dtype, k_norm, size_t(d), (kn.resize(size_t(d)), kn.data()));
+
+  const size_t width = size_t(heads + 2 * kv_heads) * size_t(d);
+  auto prepare = [&](int row) {
+    const uint8_t* x = static_cast<const uint8_t*>(qkv) + size_t(row) * width * r.size();
+    std::vector<float> v(static_cast<size_t>(d));
+    for (int h = 0; h < heads + 2 * kv_heads; h++, x += size_t(d) * r.size()) {
+      if (h >= heads + kv_heads) {
+        std::memcpy(r.values + r.cache_at(h - heads - kv_heads, offset + row), x, size_t(d) * r.size());
+        continue;
+      }
+      const bool query = h < heads;
+      float* dst = query ? r.q + ((size_t(h / g) * size_t(rows) + size_t(row)) * size_t(g) + size_t(h % g)) * size_t(d)
+                         : v.data();
+      l.widen(dtype, x, size_t(d), dst);
+      const auto& norm = query ? qn : kn;
+      prepare_head(r, dst, norm.empty() ? nullptr : norm.data(), rope_dims ? &rope : nullptr, row);
+      if (query)
+        l.scale_mul(dst, scale, nullptr, d, dst);
+      else
+        l.narrow(dtype, dst, size_t(d), r.keys + r.cache_at(h - heads, offset + row));
+    }
+  };
+  if (rows < 8) {
+    for (int row = 0; row < rows; row++) prepare(row);
+    return attend_by_tiles(r);
+  }
+  Pool::get().run([&](int i, int n) {
+    int b, e;
+    part(rows, 1, i, n, &b, &e);
+    for (int row = b; row < e; row++) prepare(row);
+  });
+  attend_by_rows(r);
+}
+
+}  // namespace clade

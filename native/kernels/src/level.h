@@ -1,0 +1,72 @@
+// The table of inner loops that each dispatch level fills in; everything above it is compiled once.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace clade {
+
+// How a weight's elements are stored in its panels. A panel is 16 rows of the [n, k] matrix, laid out k-major.
+enum class Format : int {
+  f32 = 0,   // [k][16] float
+  bf16 = 1,  // [k][16] bfloat16
+  f16 = 2,   // [k][16] float16
+  q4 = 3,    // per group: scales[16], biases[16], [group/8][16] words of eight codes of 4 bits
+  q8 = 4,    // per group: scales[16], biases[16], [group][16] codes of 8 bits
+};
+
+// How the scales and biases of a quantized weight are stored.
+enum class Scale : int { f32 = 0, bf16 = 1, f16 = 2 };
+
+// The geometry that an inner loop needs of one weight.
+struct PanelShape {
+  Format format;
+  Scale scale;
+  int k;       // columns
+  int group;   // columns that share a scale; 0 for dense formats
+  int stride;  // bytes from one column to the next in a dense panel
+};
+
+// Activation and cache dtypes.
+enum class DType : int { f32 = 0, bf16 = 1, f16 = 2 };
+
+// One dispatch level. Buffers of n values may be read and written in whole vectors only where a comment says so.
+struct Level {
+  const char* name;
+  int max_direct_rows;  // up to this many rows a tile straight from stored panels beats decoding them first
+  // tile multiplies `rows` rows of x (ldx apart) with `panels` (1, 2 or 4) panels; out[r*ldo + p*16 + lane] is the sum over
+  // k in order.
+  void (*tile)(const PanelShape&, const uint8_t* const* panel, int panels, const float* x, size_t ldx, int rows,
+               float* out, size_t ldo);
+  // decode writes one panel as [k][16] float.
+  void (*decode)(const PanelShape&, const uint8_t* panel, float* out);
+  // Sum of squares, lane-strided then in the fixed tree.
+  float (*sum_squares)(const float* x, int n);
+  // out = x * s, times w where w is not null.
+  void (*scale_mul)(const float* x, float s, const float* w, int n, float* out);
+  void (*silu_mul)(const float* gate, const float* up, int n, float* out);
+  void (*gelu_tanh_mul)(const float* gate, const float* up, int n, float* out);
+  // p[i] = exp(s[i] - m) for i < n, zero up to the next multiple of 16 (s and p reach there); returns the sum.
+  float (*exp_sum)(const float* s, float m, int n, float* p);
+  float (*max_of)(const float* s, int n);
+  // acc = acc * a + x * b.
+  void (*scale_add)(float* acc, float a, const float* x, float b, int n);
+  // Widening from and rounding to (nearest even) the storage dtype.
+  void (*widen)(DType, const void* x, size_t n, float* out);
+  void (*narrow)(DType, const float* x, size_t n, void* out);
+  // `rows` (at most 16) rows of d values, ld apart, to one panel [d][16]; missing rows are zero.
+  void (*transpose)(DType, const void* src, size_t ld, int rows, int d, float* out);
+};
+
+extern const Level* const kLevelGeneric;
+#if defined(__x86_64__)
+extern const Level* const kLevelAVX2;
+extern const Level* const kLevelAVX512;
+#endif
+#if defined(__aarch64__)
+extern const Level* const kLevelNEON;
+#endif
+
+// The level in use: the best this machine has, unless forced down.
+const Level& level();
+
+}  // namespace clade

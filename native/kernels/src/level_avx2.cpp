@@ -1,0 +1,3 @@
+#define CLADE_LEVEL kLevelAVX2
+#define CLADE_LEVEL_NAME "avx2"
+#include "level.inl"

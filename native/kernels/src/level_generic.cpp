@@ -1,0 +1,3 @@
+#define CLADE_LEVEL kLevelGeneric
+#define CLADE_LEVEL_NAME "generic"
+#include "level.inl"

@@ -1,0 +1,120 @@
+#include "kernels_shim.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+	void *ctx;
+} weight;
+
+// One row a function: result, name, parameters.
+#define CK_FUNCTIONS(F)                                                                                             \
+	F(uint32_t, kernels_abi, (void))                                                                                \
+	F(const char *, kernels_list, (void))                                                                           \
+	F(const char *, kernels_error, (void))                                                                          \
+	F(const char *, kernels_level, (void))                                                                          \
+	F(const char *, kernels_levels, (void))                                                                         \
+	F(int, kernels_set_level, (const char *))                                                                       \
+	F(int, kernels_threads, (void))                                                                                 \
+	F(int, kernels_set_threads, (int))                                                                              \
+	F(int, kernels_pin, (const int *, int))                                                                         \
+	F(size_t, kernels_weight_bytes, (void))                                                                         \
+	F(size_t, weight_size_dense, (int, int, int))                                                                   \
+	F(size_t, weight_size_affine, (int, int, int, int, int))                                                        \
+	F(int, weight_new_dense, (weight *, int, int, int))                                                             \
+	F(int, weight_new_affine, (weight *, int, int, int, int, int))                                                  \
+	F(int, weight_set_dense, (weight, int, int, const void *))                                                      \
+	F(int, weight_set_affine, (weight, int, int, const uint32_t *, const void *, const void *))                     \
+	F(int, weight_set_bias, (weight, const float *))                                                                \
+	F(int, weight_free, (weight))                                                                                   \
+	F(int, linear, (mlx_array *, mlx_array, const weight *, int, int, mlx_array, float, mlx_array, mlx_stream))     \
+	F(int, embed, (mlx_array *, mlx_array, weight, int, mlx_stream))                                                \
+	F(int, attend, (mlx_array *, mlx_array *, mlx_array *, mlx_array, mlx_array, mlx_array, mlx_array, mlx_array,   \
+	                mlx_array, const ck_attention *, mlx_stream))
+
+#define CK_POINTER(type, name, args) static type(*p_##name) args;
+CK_FUNCTIONS(CK_POINTER)
+
+int ck_load(const char *path) {
+	void *lib = cx_dlopen(path);
+	if (lib == NULL) return 1;
+#define CK_RESOLVE(type, name, args)                              \
+	if ((p_##name = (type(*) args)dlsym(lib, "clade_" #name)) == NULL) { \
+		cx_set_error("lacks clade_" #name);                       \
+		return 1;                                                 \
+	}
+	CK_FUNCTIONS(CK_RESOLVE)
+	uint32_t abi = p_kernels_abi();
+	if (abi != CK_ABI) {
+		char msg[96];
+		snprintf(msg, sizeof msg, "has kernel ABI %u, this plugin was built for %d", abi, CK_ABI);
+		cx_set_error(msg);
+		return 1;
+	}
+	return 0;
+}
+
+// failed moves the library's message to where the binding looks for it.
+static int failed(int rc) {
+	if (rc != 0) cx_set_error(p_kernels_error());
+	return rc;
+}
+
+const char *ck_list(void) { return p_kernels_list(); }
+const char *ck_level(void) { return p_kernels_level(); }
+const char *ck_levels(void) { return p_kernels_levels(); }
+int ck_set_level(const char *name) { return p_kernels_set_level(name); }
+int ck_threads(void) { return p_kernels_threads(); }
+int ck_set_threads(int n) { return failed(p_kernels_set_threads(n)); }
+int ck_pin(const int *cpus, int n) { return failed(p_kernels_pin(cpus, n)); }
+size_t ck_weight_bytes(void) { return p_kernels_weight_bytes(); }
+
+static size_t sized(size_t bytes) {
+	failed(bytes == 0);
+	return bytes;
+}
+size_t ck_size_dense(int n, int k, int dtype) { return sized(p_weight_size_dense(n, k, dtype)); }
+size_t ck_size_affine(int n, int k, int bits, int group, int scale) {
+	return sized(p_weight_size_affine(n, k, bits, group, scale));
+}
+
+cx_out ck_new_dense(int n, int k, int dtype) {
+	weight w = {0};
+	int rc = failed(p_weight_new_dense(&w, n, k, dtype));
+	return (cx_out){w.ctx, rc};
+}
+cx_out ck_new_affine(int n, int k, int bits, int group, int scale) {
+	weight w = {0};
+	int rc = failed(p_weight_new_affine(&w, n, k, bits, group, scale));
+	return (cx_out){w.ctx, rc};
+}
+int ck_set_dense(void *w, int row, int count, const uint8_t *rows) {
+	return failed(p_weight_set_dense((weight){w}, row, count, rows));
+}
+int ck_set_affine(void *w, int row, int count, const uint8_t *codes, const uint8_t *scales, const uint8_t *biases) {
+	return failed(p_weight_set_affine((weight){w}, row, count, (const uint32_t *)codes, scales, biases));
+}
+int ck_set_bias(void *w, const float *bias) { return failed(p_weight_set_bias((weight){w}, bias)); }
+int ck_free(void *w) { return p_weight_free((weight){w}); }
+
+cx_out ck_linear(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual, void *stream) {
+	weight ws[CK_MAX_WEIGHTS];
+	for (int i = 0; i < count; i++) ws[i].ctx = weights[i];
+	mlx_array res = {0};
+	int rc = failed(p_linear(&res, (mlx_array){x}, ws, count, gate, (mlx_array){norm}, eps, (mlx_array){residual}, (mlx_stream){stream}));
+	return (cx_out){res.ctx, rc};
+}
+
+cx_out ck_embed(void *ids, void *w, int dtype, void *stream) {
+	mlx_array res = {0};
+	int rc = failed(p_embed(&res, (mlx_array){ids}, (weight){w}, dtype, (mlx_stream){stream}));
+	return (cx_out){res.ctx, rc};
+}
+
+ck_three ck_attend(void *qkv, void *keys, void *values, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream) {
+	mlx_array out = {0}, k = {0}, v = {0};
+	int rc = failed(p_attend(&out, &k, &v, (mlx_array){qkv}, (mlx_array){keys}, (mlx_array){values}, (mlx_array){inv_freq},
+	                         (mlx_array){q_norm}, (mlx_array){k_norm}, &a, (mlx_stream){stream}));
+	return (ck_three){out.ctx, k.ctx, v.ctx, rc};
+}

@@ -1,0 +1,49 @@
+// The functions of libcladekernels (native/kernels/include/clade_kernels.h), loaded at run time like mlx-c's. Errors are left
+// for cx_take_error.
+#ifndef CLADE_KERNELS_SHIM_H
+#define CLADE_KERNELS_SHIM_H
+
+#include "shim.h"
+
+enum { CK_ABI = 1, CK_MAX_WEIGHTS = 8 };
+
+typedef struct {
+	int heads, kv_heads, head_dim;
+	int rope_dims;
+	bool rope_traditional;
+	float rope_scale, rope_mscale;
+	float scale;
+	int offset, window;
+	float norm_eps;
+} ck_attention;
+
+typedef struct {
+	void *out, *keys, *values;
+	int rc;
+} ck_three;
+
+// ck_load resolves every function; on failure it names the first that is missing, or the ABI it found.
+int ck_load(const char *path);
+const char *ck_list(void);
+const char *ck_level(void);
+const char *ck_levels(void);
+int ck_set_level(const char *name);
+int ck_threads(void);
+int ck_set_threads(int n);
+int ck_pin(const int *cpus, int n);
+size_t ck_weight_bytes(void);
+
+size_t ck_size_dense(int n, int k, int dtype);
+size_t ck_size_affine(int n, int k, int bits, int group, int scale);
+cx_out ck_new_dense(int n, int k, int dtype);
+cx_out ck_new_affine(int n, int k, int bits, int group, int scale);
+int ck_set_dense(void *w, int row, int count, const uint8_t *rows);
+int ck_set_affine(void *w, int row, int count, const uint8_t *codes, const uint8_t *scales, const uint8_t *biases);
+int ck_set_bias(void *w, const float *bias);
+int ck_free(void *w);
+
+cx_out ck_linear(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual, void *stream);
+cx_out ck_embed(void *ids, void *w, int dtype, void *stream);
+ck_three ck_attend(void *qkv, void *keys, void *values, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream);
+
+#endif
