@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // config is what a tokenizer's side files say: tokenizer_config.json, or the same facts from GGUF metadata.
@@ -47,10 +46,34 @@ func parseConfig(data []byte) (*config, error) {
 			c.specials[name] = text
 		}
 	}
+	if err := c.extraTokens(raw["extra_special_tokens"]); err != nil {
+		return nil, err
+	}
 	if err := c.template(raw["chat_template"]); err != nil {
 		return nil, err
 	}
 	return c, c.addedTokens(raw["added_tokens_decoder"])
+}
+
+// extraTokens reads named tokens of the model's own, such as image_token; a list of them names none.
+func (c *config) extraTokens(raw json.RawMessage) error {
+	if absent(raw) || raw[0] != '{' {
+		return nil
+	}
+	var named map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &named); err != nil {
+		return corrupt(configFile+": extra_special_tokens", "%w", err)
+	}
+	for name, token := range named {
+		text, ok, err := tokenText(token)
+		if err != nil {
+			return corrupt(configFile+": extra_special_tokens."+name, "%w", err)
+		}
+		if ok {
+			c.specials[name] = text
+		}
+	}
+	return nil
 }
 
 // tokenText reads a token that is a string, an AddedToken object or null.
@@ -122,21 +145,29 @@ func (c *config) addedTokens(raw json.RawMessage) error {
 func (t *Tokenizer) applyConfig(c *config) error {
 	t.specials, t.chatTemplate, t.hasTemplate = c.specials, c.chatTemplate, c.hasTemplate
 	t.eos = c.eosIDs
-	if text, ok := c.specials["eos_token"]; ok && len(t.eos) == 0 {
-		id, ok := t.ID(text)
-		if !ok {
-			return corrupt(configFile+": eos_token", "%q is not in the vocabulary", text)
+	if len(t.eos) == 0 {
+		id, err := t.named("eos_token")
+		if err != nil {
+			return err
 		}
-		t.eos = []int32{id}
-	}
-	if text, ok := c.specials["bos_token"]; ok {
-		id, ok := t.ID(text)
-		if !ok && !strings.EqualFold(text, "none") {
-			return corrupt(configFile+": bos_token", "%q is not in the vocabulary", text)
-		}
-		if ok {
-			t.bos = id
+		if id >= 0 {
+			t.eos = []int32{id}
 		}
 	}
-	return nil
+	var err error
+	t.bos, err = t.named("bos_token")
+	return err
+}
+
+// named is the id of a special token, -1 when the files name none.
+func (t *Tokenizer) named(name string) (int32, error) {
+	text, ok := t.specials[name]
+	if !ok {
+		return -1, nil
+	}
+	id, ok := t.ID(text)
+	if !ok {
+		return -1, corrupt(configFile+": "+name, "%q is not in the vocabulary", text)
+	}
+	return id, nil
 }
