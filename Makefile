@@ -6,12 +6,11 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 PLUGINS := gemma4 glm52 qwen universal whisper
 # Modules of the workspace; tools is one of its own, so that no tool's dependency reaches a program's build.
 MODULES := sdk core $(addprefix plugins/,$(PLUGINS)) native bench
 PATTERNS := $(patsubst %,./%/...,$(foreach m,$(MODULES),$(if $(wildcard $m/go.mod),$m)))
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS := -s -w
 GOBUILD := go build -trimpath -ldflags '$(LDFLAGS)'
 DEMO_MODEL := bin/demo/SmolLM2-135M-Instruct.Q4_1.gguf
 DEMO_PROMPT ?= What is the capital of France?
