@@ -4,7 +4,6 @@ package supervise
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -173,33 +172,37 @@ func TestASlowReaderIsNoHang(t *testing.T) {
 	require.Equal(t, Ready, p.State())
 }
 
+// Both lines of defence hold alone: the liveness pipe, and on Linux the kernel's signal.
 func TestNoPluginOutlivesAKilledHost(t *testing.T) {
-	for _, c := range []struct {
-		mode string
-		stop bool // the plugin cannot run, so it cannot see EOF; only the kernel's signal reaches it
-	}{{"good", false}, {"good with grandchild", false}, {"good", true}} {
-		t.Run(fmt.Sprintf("%s stopped=%v", c.mode, c.stop), func(t *testing.T) {
-			if c.stop && !parentDeathSignal {
-				return
-			}
+	modes := []string{"good", "good with grandchild", "good without parent-death signal"}
+	if parentDeathSignal {
+		modes = append(modes, "good, liveness off")
+	}
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
 			exe, err := os.Executable()
 			require.NoError(t, err)
 			host := exec.Command(exe)
-			host.Env = append(os.Environ(), envHost+"="+c.mode)
+			host.Env = append(os.Environ(), envHost+"="+mode)
 			out, err := host.StdoutPipe()
 			require.NoError(t, err)
 			require.NoError(t, host.Start())
-			pid, err := strconv.Atoi(firstLine(out))
-			require.NoError(t, err)
+			said := firstLine(out)
+			defer func() { _ = host.Wait() }()
+			pid, err := strconv.Atoi(said)
+			require.NoError(t, err, said)
 			require.False(t, gone(pid))
-			if c.stop {
-				require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
-			}
 			require.NoError(t, host.Process.Kill())
-			_ = host.Wait()
 			require.Eventually(t, func() bool { return gone(pid) }, 2*time.Second, 10*time.Millisecond)
 		})
 	}
+}
+
+func TestTheLastWordsOfADyingPluginAreNotLostInAStream(t *testing.T) {
+	p := start(t, "good")
+	open(t, p)
+	_, err := generate(t.Context(), p, "last words", nil)
+	kindIs(t, err, contract.PluginCrashed, "fatal error: said through os.Stderr", "exited with code 9")
 }
 
 func TestStopEndsGrandchildrenAndReturnsInTime(t *testing.T) {

@@ -60,7 +60,12 @@ func TestMain(m *testing.M) {
 // actHost starts a good plugin, says its pid and waits to be killed.
 func actHost(mode string) {
 	exe, _ := os.Executable()
-	p, err := Start(context.Background(), Spec{Path: exe, Env: []string{envPlugin + "=" + mode}})
+	mode, quiet := strings.CutSuffix(mode, ", liveness off")
+	env := []string{envPlugin + "=" + mode}
+	if quiet {
+		env = append(env, contract.EnvLiveness+"=")
+	}
+	p, err := Start(context.Background(), Spec{Path: exe, Env: env})
 	if err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)
@@ -111,6 +116,8 @@ func actPlugin(mode string) {
 	case "escaped grandchild holds the pipes and it exits":
 		startGrandchild(true)
 		os.Exit(4)
+	case "good without parent-death signal":
+		clearParentDeathSignal()
 	case "good with grandchild":
 		startGrandchild(false)
 	case "other contract":
@@ -213,6 +220,9 @@ func (echo) Generate(ctx context.Context, job *plugin.GenerateJob, emit func(*cl
 	case "c output":
 		_, _ = syscall.Write(1, []byte("printf from C on descriptor 1\n"))
 		fmt.Println("go output after serve")
+	case "last words":
+		fmt.Fprintln(os.Stderr, "fatal error: said through os.Stderr")
+		os.Exit(9)
 	case "wait":
 		<-ctx.Done()
 		return ctx.Err()

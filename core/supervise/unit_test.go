@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +14,6 @@ import (
 
 	"github.com/clademl/clade/sdk/contract"
 )
-
-const parentDeathSignal = runtime.GOOS == "linux"
 
 func TestOnlyTheAllowListReachesThePlugin(t *testing.T) {
 	got := environment([]string{

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,6 +28,13 @@ const envAct = "CLADE_TEST_ACT"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(envAct) {
+	case "plugin with child":
+		c := exec.Command("sleep", "60")
+		if err := c.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Fprintln(os.Stderr, c.Process.Pid)
+		Main(Family{Manifest: fakeManifest, Backend: &fake{}})
 	case "plugin":
 		Main(Family{Manifest: fakeManifest, Backend: &fake{}})
 	case "stdout":
@@ -103,19 +111,27 @@ func TestDescribeAnswersWithoutHostAndRuntime(t *testing.T) {
 }
 
 // serving starts the plugin by hand with the cookie and waits for its handshake line.
-func serving(t *testing.T, env ...string) (c *exec.Cmd, stdin io.WriteCloser) {
+func serving(t *testing.T, act string, env ...string) (c *exec.Cmd, stdin io.WriteCloser, said *bytes.Buffer) {
 	t.Helper()
-	c = command(t, "plugin", append(append(cookie(), "PLUGIN_UNIX_SOCKET_DIR="+shortDir(t)), env...))
+	c = command(t, act, append(append(cookie(), "PLUGIN_UNIX_SOCKET_DIR="+shortDir(t)), env...))
 	stdin, err := c.StdinPipe()
 	require.NoError(t, err)
 	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	said = &bytes.Buffer{}
+	stderr, err := c.StderrPipe()
 	require.NoError(t, err)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, c.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(line, "1|1|unix|"), line)
-	return c, stdin
+	if act == "plugin with child" {
+		line, err := bufio.NewReader(stderr).ReadString('\n')
+		require.NoError(t, err)
+		said.WriteString(line)
+	}
+	return c, stdin, said
 }
 
 func shortDir(t *testing.T) string {
@@ -139,14 +155,25 @@ func ends(t *testing.T, c *exec.Cmd, within time.Duration) *os.ProcessState {
 	return c.ProcessState
 }
 
-func TestThePluginDiesWhenItsLivenessPipeEnds(t *testing.T) {
-	c, stdin := serving(t, contract.EnvLiveness+"=1")
+func TestThePluginAndItsGroupDieWhenTheLivenessPipeEnds(t *testing.T) {
+	c, stdin, said := serving(t, "plugin with child", contract.EnvLiveness+"=1")
+	child, err := strconv.Atoi(strings.TrimSpace(said.String()))
+	require.NoError(t, err)
 	require.NoError(t, stdin.Close())
 	require.False(t, ends(t, c, time.Second).Success())
+	require.Eventually(t, func() bool { return !runs(child) }, 2*time.Second, 10*time.Millisecond)
+}
+
+// runs says whether pid does; an orphan that its new parent has not reaped yet does not.
+func runs(pid int) bool {
+	if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		return !strings.Contains(string(data), ") Z ")
+	}
+	return syscall.Kill(pid, 0) == nil
 }
 
 func TestSIGINTIsTheHostsAndSIGTERMExitsWell(t *testing.T) {
-	c, stdin := serving(t)
+	c, stdin, _ := serving(t, "plugin")
 	require.NoError(t, stdin.Close()) // without CLADE_LIVENESS an EOF means nothing
 	require.NoError(t, c.Process.Signal(syscall.SIGINT))
 	time.Sleep(200 * time.Millisecond)

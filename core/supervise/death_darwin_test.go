@@ -1,0 +1,5 @@
+package supervise
+
+const parentDeathSignal = false
+
+func clearParentDeathSignal() {}
