@@ -150,7 +150,13 @@ void Pool::dispatch(void (*fn)(const void*, int, int), const void* ctx) {
   p.pending.store(int(p.workers.size()), std::memory_order_release);
   p.signal();
   fn(ctx, 0, p.n);
-  while (p.pending.load(std::memory_order_acquire) > 0) pause();
+  // A worker that lost its processor to another program is not helped by spinning on it.
+  for (int spin = 0; p.pending.load(std::memory_order_acquire) > 0; spin++) {
+    if (spin < kSpins)
+      pause();
+    else
+      std::this_thread::yield();
+  }
 }
 
 }  // namespace clade
