@@ -17,6 +17,7 @@ import (
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/hub"
 	"github.com/clademl/clade/core/loader"
+	"github.com/clademl/clade/core/plugins"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
@@ -82,13 +83,13 @@ func openClade(ctx context.Context, root, model string, threads uint32) (*cladeE
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("family list: %v", problems)
 	}
+	set, verifier := plugins.Discover(filepath.Join(root, "bin", "plugins")), &plugins.Verifier{}
 	host := &loader.Host{
 		Families:   families,
 		RuntimeDir: filepath.Join(root, "bin", "runtime", "cpu"),
 		Find: func(name string) (loader.Plugin, error) {
-			exe := filepath.Join(root, "bin", "plugins", name, "clade-"+name)
-			_, err := os.Stat(exe)
-			return loader.Plugin{Name: name, Exe: exe}, err
+			p, err := set.Find(name)
+			return loader.Plugin{Name: p.Name, Exe: p.Exe, Verify: func() error { return verifier.Verify(p) }, Check: p.CheckDescribe}, err
 		},
 	}
 	d, err := host.Decide(hub.Model{ID: filepath.Base(model), Path: model})

@@ -52,8 +52,16 @@ func generated(data []byte) bool {
 func hosts() *regexp.Regexp {
 	var list []string
 	for _, h := range [][2]string{
-		{"pypi", "org"}, {"pythonhosted", "org"}, {"crates", "io"}, {"proxy.golang", "org"}, {"sum.golang", "org"},
-		{"npmjs", "org"}, {"yarnpkg", "com"}, {"maven", "org"}, {"deb.debian", "org"}, {"ghcr", "io"},
+		{"pypi", "org"},
+		{"pythonhosted", "org"},
+		{"crates", "io"},
+		{"proxy.golang", "org"},
+		{"sum.golang", "org"},
+		{"npmjs", "org"},
+		{"yarnpkg", "com"},
+		{"maven", "org"},
+		{"deb.debian", "org"},
+		{"ghcr", "io"},
 	} {
 		list = append(list, regexp.QuoteMeta(h[0]+"."+h[1]))
 	}
