@@ -9,8 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corefamily "github.com/clademl/clade/core/family"
@@ -32,24 +32,37 @@ type engine interface {
 	close()
 }
 
-// Question and answer that every engine has to get right before it is measured: "What is the capital of France?" in the
-// model's own template, and "The capital of France is Paris." as mlx-lm 0.32.2 continues it on the dequantized weights.
-var (
-	question = []int32{
-		1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182, 2, 198, 1, 4093, 198,
-		1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198,
-	}
-	answer = []int32{504, 3575, 282, 4649, 314, 7042, 30, 2}
-)
+// question is "What is the capital of France?" in the model's own template.
+var question = []int32{
+	1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182, 2, 198, 1, 4093, 198,
+	1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198,
+}
 
-// sound refuses an engine that computes something else: its speed would mean nothing.
-func sound(ctx context.Context, e engine) error {
-	_, got, err := e.decode(ctx, question, len(answer)-1)
-	if err != nil {
-		return err
+// checks are prompts and the id that follows each, of mlx-lm 0.32.2 at float32 on the dequantized weights. The first is "The
+// capital of France is" and " Paris"; the others are beginnings of question.
+var checks = []struct {
+	prompt []int32
+	next   int32
+}{
+	{[]int32{504, 3575, 282, 4649, 314}, 7042},
+	{question[:2], 198}, {question[:3], 19}, {question[:4], 359}, {question[:8], 11173}, {question[:16], 253}, {question[:31], 2},
+}
+
+// sound refuses an engine that computes something else: its speed would mean nothing. misses are how many of the checks
+// may differ: an engine that rounds activations to 8 bits, as llama.cpp does, may flip a near tie.
+func sound(ctx context.Context, e engine, misses int) error {
+	var wrong []string
+	for _, c := range checks {
+		_, got, err := e.decode(ctx, c.prompt, 1)
+		if err != nil {
+			return err
+		}
+		if got[0] != c.next {
+			wrong = append(wrong, fmt.Sprintf("%d ids are followed by %d, right is %d", len(c.prompt), got[0], c.next))
+		}
 	}
-	if !slices.Equal(got, answer) {
-		return fmt.Errorf("it computes something else on this machine: it continues the check's prompt with ids %v, right is %v", got, answer)
+	if len(wrong) > misses {
+		return fmt.Errorf("it computes something else on this machine: %s", strings.Join(wrong, "; "))
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // hostRows measure the host binary: its size, how fast it starts, and what an idle server holds.
-func hostRows(ctx context.Context, clade string) ([]Row, error) {
+func hostRows(ctx context.Context, clade, model string) ([]Row, error) {
 	info, err := os.Stat(clade)
 	if err != nil {
 		return nil, err
@@ -33,21 +33,21 @@ func hostRows(ctx context.Context, clade string) ([]Row, error) {
 		{Name: "host/binary", Value: float64(info.Size()) / 1e6, Unit: "MB", Goal: "< 25"},
 		single("host/version", "ms", ms, "< 30", ""),
 	}
-	idle, err := idleMemory(ctx, clade)
+	idle, err := idleMemory(ctx, clade, model)
 	if err != nil {
 		return nil, err
 	}
-	return append(rows, single("host/idle-serve-rss", "MB", idle, "< 30", "serve with no model, 2 s after its health answers")), nil
+	return append(rows, single("host/idle-serve-rss", "MB", idle, "< 30", "serve --lazy, no model opened, 2 s after its health answers")), nil
 }
 
-// idleMemory starts `clade serve` with no model and reads its resident size, three times.
-func idleMemory(ctx context.Context, clade string) ([]float64, error) {
+// idleMemory starts `clade serve --lazy`, so that no model is opened, and reads its resident size, three times.
+func idleMemory(ctx context.Context, clade, model string) ([]float64, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("host/idle-serve-rss: read from /proc, which %s has not", runtime.GOOS)
 	}
 	var out []float64
 	for range 3 {
-		mb, err := idleOnce(ctx, clade)
+		mb, err := idleOnce(ctx, clade, model)
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +56,7 @@ func idleMemory(ctx context.Context, clade string) ([]float64, error) {
 	return out, nil
 }
 
-func idleOnce(ctx context.Context, clade string) (float64, error) {
+func idleOnce(ctx context.Context, clade, model string) (float64, error) {
 	port, err := freePort(ctx)
 	if err != nil {
 		return 0, err
@@ -66,7 +66,7 @@ func idleOnce(ctx context.Context, clade string) (float64, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(home)
-	cmd := exec.CommandContext(ctx, clade, "serve", "--port", strconv.Itoa(port))
+	cmd := exec.CommandContext(ctx, clade, "serve", model, "--lazy", "--port", strconv.Itoa(port))
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home, "XDG_CACHE_HOME="+home)
 	var log strings.Builder
 	cmd.Stdout, cmd.Stderr = &log, &log

@@ -108,7 +108,11 @@ func supervised(ctx context.Context, emitter string, interval time.Duration) (re
 		return nil, nil, err
 	}
 	stop := func() { _ = p.Stop(context.WithoutCancel(ctx)) }
-	model := &cladev1.ModelSpec{Graph: "bench.clademl/emitter"}
+	model := &cladev1.ModelSpec{
+		Graph: "bench.clademl/emitter", GraphEntry: "emitter", Composition: &cladev1.Composition{},
+		Artifacts: []*cladev1.Artifact{{Role: cladev1.Role_ROLE_TARGET, Path: filepath.Dir(emitter), Format: "safetensors"}},
+		Profile:   &cladev1.Profile{Id: "emitter", Loader: "safetensors", Loop: "autoregressive", Fidelity: "l3-measured", Specialization: "dedicated"},
+	}
 	plan, err := p.Plan(ctx, &cladev1.PlanRequest{Model: model})
 	if err == nil {
 		_, err = p.Open(ctx, &cladev1.OpenRequest{Model: model, Plan: plan}, nil)

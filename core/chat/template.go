@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -170,7 +169,7 @@ func (r *rendering) run(t *jinja.Template, data map[string]jinja.Value) (string,
 		var res result
 		defer func() {
 			if p := recover(); p != nil {
-				res.err = fmt.Errorf("%v at %.200s", p, debug.Stack())
+				res.err = fmt.Errorf("the template engine failed: %v", p)
 			}
 			done <- res
 		}()

@@ -129,7 +129,7 @@ func FuzzTemplate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, src string) {
 		if strings.Contains(src, "*") || len(src) > 512 {
-			return // one expression can ask for any amount of memory; see docs of maxSteps
+			return // one expression can ask for any amount of memory; see limits.go
 		}
 		tpl, err := NewTemplate(src, nil)
 		if err != nil {

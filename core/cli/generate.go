@@ -77,7 +77,7 @@ func (a *app) generateInput(fromIDs bool, idsFile, prompt string) (ids []int32, 
 // puts around a text.
 func promptIDs(m *loader.Model, text string, raw bool) ([]int32, error) {
 	if raw || !m.HasTemplate() {
-		return m.Tokenizer().Encode(text, true)
+		return m.Encode(text, true)
 	}
 	return m.Prompt([]map[string]any{{"role": "user", "content": text}}, nil)
 }

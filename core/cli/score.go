@@ -132,7 +132,7 @@ func (l *losses) perplexity() (ppl, stderr, mean float64) {
 }
 
 func (a *app) perplexity(ctx context.Context, m *loader.Model, text string, row int, asJSON bool) error {
-	ids, err := m.Tokenizer().Encode(text, true)
+	ids, err := m.Encode(text, true)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 
@@ -76,6 +77,11 @@ func (a *app) servedModels(h *host, f *modelFlags, args []string) ([]serve.Serve
 			model, err := a.open(ctx, h, f, m.Path)
 			if err != nil {
 				return nil, err
+			}
+			if err := model.TextErr(); err != nil {
+				limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+				defer cancel()
+				return nil, errors.Join(err, model.Close(limit))
 			}
 			return engine{model, defaults}, nil
 		}})

@@ -50,7 +50,7 @@ func (a *app) tokenizeCommand() *cobra.Command {
 			*text = string(data)
 		}
 		return a.withText(args[0], func(t loader.Text) error {
-			ids, err := t.Tokenizer().Encode(*text, !*noSpecial)
+			ids, err := t.Encode(*text, !*noSpecial)
 			if err != nil {
 				return err
 			}

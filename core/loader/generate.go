@@ -21,7 +21,7 @@ func (m *Model) Prompt(messages []map[string]any, kwargs map[string]any) ([]int3
 	if err != nil {
 		return nil, err
 	}
-	return m.text.tokenizer.Encode(rendered, false)
+	return m.text.encode(rendered, false)
 }
 
 // Generate runs one request. Settings that are absent come from the model's files. emit is called from this goroutine, in
@@ -51,6 +51,9 @@ func (m *Model) GenerateLayers(ctx context.Context, ids []int32, layers generate
 	if err != nil {
 		return generate.Result{}, err
 	}
+	if len(settings.Stop) > 0 && m.text.err != nil {
+		return generate.Result{}, m.text.err
+	}
 	if settings.MaxTokens != nil {
 		room = min(room, *settings.MaxTokens)
 	}
@@ -66,9 +69,9 @@ func (m *Model) GenerateLayers(ctx context.Context, ids []int32, layers generate
 		return generate.Result{}, m.blame(ctx, err)
 	}
 	defer stream.Close()
-	r := &reader{
-		tokenizer: m.text.tokenizer, stream: m.text.tokenizer.NewStream(true), filter: chat.NewStopFilter(settings.Stop),
-		emit: emit, control: stream.Control,
+	r := &reader{tokenizer: m.text.tokenizer, filter: chat.NewStopFilter(settings.Stop), emit: emit, control: stream.Control}
+	if r.tokenizer != nil {
+		r.stream = r.tokenizer.NewStream(true)
 	}
 	finish, err := r.read(stream)
 	if err != nil {
@@ -106,9 +109,9 @@ func (m *Model) blame(ctx context.Context, err error) error {
 	return err
 }
 
-// reader turns the plugin's events into deltas.
+// reader turns the plugin's events into deltas. Without a tokenizer they hold ids alone.
 type reader struct {
-	tokenizer *tokenizer.Tokenizer
+	tokenizer *tokenizer.Tokenizer // and stream: nil for a model without text
 	stream    *tokenizer.Stream
 	filter    *chat.StopFilter
 	emit      func(generate.Delta) error
@@ -150,7 +153,11 @@ func (r *reader) read(stream Stream) (*cladev1.Finish, error) {
 func (r *reader) step(step *cladev1.TokenStep) error {
 	var delta generate.Delta
 	for i, id := range step.GetIds() {
-		out, stopped := r.filter.Push(r.stream.Push(id))
+		var piece string
+		if r.stream != nil {
+			piece = r.stream.Push(id)
+		}
+		out, stopped := r.filter.Push(piece)
 		delta.Text += out
 		delta.IDs = append(delta.IDs, id)
 		if i < len(step.GetLogprobs()) {
@@ -173,7 +180,7 @@ func (r *reader) step(step *cladev1.TokenStep) error {
 // flush gives what was held back when no more tokens come. A stop string that only the last held characters complete still
 // stops.
 func (r *reader) flush() error {
-	if r.stopped {
+	if r.stopped || r.stream == nil {
 		return nil
 	}
 	out, stopped := r.filter.Push(r.stream.Flush())
@@ -197,7 +204,11 @@ func (r *reader) logprobs(t *cladev1.TokenLogprobs) generate.TokenLogprobs {
 }
 
 func (r *reader) logprob(id int32, value float32) generate.TokenLogprob {
-	return generate.TokenLogprob{ID: id, Text: r.tokenizer.Decode([]int32{id}, false), Logprob: value}
+	out := generate.TokenLogprob{ID: id, Logprob: value}
+	if r.tokenizer != nil {
+		out.Text = r.tokenizer.Decode([]int32{id}, false)
+	}
+	return out
 }
 
 func (r *reader) result(finish *cladev1.Finish, notes []string) generate.Result {
@@ -215,4 +226,4 @@ func (r *reader) result(finish *cladev1.Finish, notes []string) generate.Result 
 }
 
 // HasTemplate reports whether the model, or its family, has a chat template.
-func (m *Model) HasTemplate() bool { return m.text.template != nil }
+func (m *Model) HasTemplate() bool { return m.text.template != nil || m.text.templateErr != nil }

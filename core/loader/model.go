@@ -65,8 +65,10 @@ func stopIDs(d *Decision, t *tokenizer.Tokenizer) ([]int32, error) {
 			out = append(out, int32(id))
 		}
 	}
-	for _, id := range t.EOS() {
-		add(int64(id))
+	if t != nil {
+		for _, id := range t.EOS() {
+			add(int64(id))
+		}
 	}
 	for _, source := range []interface {
 		Ints(path string) ([]int64, bool, error)
@@ -110,8 +112,13 @@ func (m *Model) Planned() *Planned {
 // Decision is what was decided of the model before it was opened.
 func (m *Model) Decision() *Decision { return m.decision }
 
-// Tokenizer is the host's reading of the model's tokenizer.
-func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.text.tokenizer }
+// TextErr is why the model has no text and runs on token ids alone; nil when it has.
+func (m *Model) TextErr() error { return m.text.err }
+
+// Encode tokenizes text.
+func (m *Model) Encode(s string, addSpecial bool) ([]int32, error) {
+	return m.text.encode(s, addSpecial)
+}
 
 // Pid is the present process's id.
 func (m *Model) Pid() int { return m.Planned().process.Pid() }

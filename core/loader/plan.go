@@ -212,10 +212,7 @@ func (p *Planned) open(ctx context.Context, progress func(*cladev1.LoadProgress)
 	if p.Admission != nil {
 		return nil, p.Admission
 	}
-	text, err := readText(p.Decision)
-	if err != nil {
-		return nil, err
-	}
+	text := readText(p.Decision)
 	facts, err := p.load(ctx, progress, text)
 	if err != nil {
 		return nil, err
@@ -236,7 +233,7 @@ func (p *Planned) load(ctx context.Context, progress func(*cladev1.LoadProgress)
 	if facts.GetGraphEntry() != p.Plan.GetGraphEntry() {
 		return nil, contract.Errorf(contract.PluginMismatch, p.Plugin.Name, "opened graph %q, planned was %q", facts.GetGraphEntry(), p.Plan.GetGraphEntry())
 	}
-	if d := facts.GetTokenizerDigest(); d != "" && d != text.tokenizer.Digest() {
+	if d := facts.GetTokenizerDigest(); d != "" && text.err == nil && d != text.tokenizer.Digest() {
 		return nil, contract.Errorf(contract.PluginMismatch, p.Plugin.Name, "reads another tokenizer than the host")
 	}
 	return facts, nil

@@ -9,7 +9,8 @@ import (
 )
 
 // configure gives the child a group of its own, and a SIGKILL from the kernel when the thread that started it ends: the second
-// line behind the liveness pipe, for a plugin that is too stuck to read it.
+// line behind the liveness pipe, for a plugin that is too stuck to read it. It reaches the plugin alone: what a plugin started
+// itself may outlive a killed host here, which is why families start nothing.
 func configure(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

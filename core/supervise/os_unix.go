@@ -32,7 +32,7 @@ func ending(ps *os.ProcessState) (text string, suspectMemory bool) {
 		return fmt.Sprintf("exited with code %d", ps.ExitCode()), false
 	}
 	if ws.Signal() == syscall.SIGKILL {
-		return "killed (out of memory suspected)", true
+		return "was killed (out of memory suspected)", true
 	}
 	return fmt.Sprintf("died of %s", unix.SignalName(ws.Signal())), false
 }

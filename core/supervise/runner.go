@@ -207,7 +207,11 @@ func (p *process) death() error {
 	if w := p.journal.lastWords(); w != "" && !suspectMemory {
 		words = "; its last words: " + w
 	}
-	return contract.Errorf(contract.PluginCrashed, p.spec.name(), "%s%s", how, words)
+	e := contract.Errorf(contract.PluginCrashed, p.spec.name(), "the plugin's process %s%s", how, words)
+	if suspectMemory {
+		return e.WithNext("free some memory, or choose a smaller model or context, and try again")
+	}
+	return e
 }
 
 // Stdout is the handshake line, and EOF when the process has ended.

@@ -77,19 +77,25 @@ func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *
 
 // enter waits for the turn. The returned function gives it back.
 func (e *Engine) enter(ctx context.Context) (leave func(), err error) {
-	if int(e.waiting.Add(1)) > e.config.Queue+1 {
-		e.waiting.Add(-1)
+	leave = func() {
+		e.running.Store(0)
+		e.turn <- struct{}{}
+	}
+	select {
+	case <-e.turn: // nobody runs, so nobody waits
+		e.running.Store(1)
+		return leave, nil
+	default:
+	}
+	defer e.waiting.Add(-1)
+	if int(e.waiting.Add(1)) > e.config.Queue {
 		return nil, contract.Errorf(contract.Busy, "queue", "%d requests are waiting already", e.config.Queue).
 			WithNext("try again later")
 	}
-	defer e.waiting.Add(-1)
 	select {
 	case <-e.turn:
 		e.running.Store(1)
-		return func() {
-			e.running.Store(0)
-			e.turn <- struct{}{}
-		}, nil
+		return leave, nil
 	case <-ctx.Done():
 		return nil, cancelled(ctx)
 	case <-e.closing:

@@ -13,9 +13,8 @@ type sampler struct {
 	vocab   int
 	minimum int
 	stops   []int32
-	history []int32 // prompt and every token read so far
-	bias    *mlx.Array
-	noise   []float32
+	history []int32   // prompt and every token read so far
+	row     []float32 // scratch for a row of noise
 }
 
 // choice is a sampled token that is not read yet, kept out of its scope.
@@ -39,7 +38,7 @@ func (c choice) Close() {
 func newSampler(r *request, vocab int) *sampler {
 	return &sampler{
 		sampling: r.sampling, vocab: vocab, minimum: r.minimum, stops: r.stops, history: append([]int32(nil), r.ids...),
-		noise: make([]float32, vocab),
+		row: make([]float32, vocab),
 	}
 }
 
@@ -56,8 +55,8 @@ func (p *sampler) pick(s *mlx.Scope, logits *mlx.Array, n, position int, pending
 	}
 	if p.temperature > 0 {
 		logits = p.filter(s, logits)
-		p.sampling.noise.Row(uint32(position), p.noise)
-		logits = s.Add(s.DivScalar(logits, p.temperature), mlx.FromSlice(s, p.noise))
+		p.noise.Row(uint32(position), p.row)
+		logits = s.Add(s.DivScalar(logits, p.temperature), mlx.FromSlice(s, p.row))
 	}
 	out.token = s.AsType(s.Argmax(logits, 0, true), mlx.Int32)
 	return out
@@ -65,9 +64,9 @@ func (p *sampler) pick(s *mlx.Scope, logits *mlx.Array, n, position int, pending
 
 // process applies bias and penalties.
 func (p *sampler) process(s *mlx.Scope, logits, pending *mlx.Array) *mlx.Array {
-	if len(p.sampling.bias) > 0 {
+	if len(p.bias) > 0 {
 		row := make([]float32, p.vocab)
-		for id, v := range p.sampling.bias {
+		for id, v := range p.bias {
 			row[id] = float32(v)
 		}
 		logits = s.Add(logits, mlx.FromSlice(s, row))

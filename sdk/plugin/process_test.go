@@ -29,7 +29,7 @@ const envAct = "CLADE_TEST_ACT"
 func TestMain(m *testing.M) {
 	switch os.Getenv(envAct) {
 	case "plugin with child":
-		c := exec.Command("sleep", "60")
+		c := exec.Command("/bin/sleep", "60")
 		if err := c.Start(); err != nil {
 			panic(err)
 		}

@@ -3,7 +3,7 @@ package tokenizer
 import "unicode"
 
 // Code points that the libraries behind `tokenizers` 0.23.3 class and Go's Unicode 15.0 does not know yet. Found by asking
-// `tokenizers` about every code point: testdata/unicode_classes.py prints these tables.
+// `tokenizers` about every code point with testdata/unicode_classes.py; unicode_test.go (make test-full) asks again.
 
 // extraL is \p{L}.
 var extraL = &unicode.RangeTable{

@@ -103,8 +103,8 @@ func (m *matcher) source(p Param) (Source, error) {
 	if !ok {
 		return Source{}, contract.Errorf(contract.ArtifactCorrupt, filepath.Base(m.artifact.Path)+": "+p.Name, "this tensor is missing")
 	}
-	if len(p.Shape) == 0 || p.elements() <= 0 {
-		return Source{}, contract.Errorf(contract.Internal, p.Name, "a parameter of shape %v", p.Shape)
+	if len(p.Shape) == 0 {
+		return Source{}, contract.Errorf(contract.Internal, p.Name, "a parameter without a shape")
 	}
 	if p.InterleavedHeads != 0 && p.Shape[0]%(2*p.InterleavedHeads) != 0 {
 		return Source{}, corrupt(t, "%d rows are not pairs in each of %d heads", p.Shape[0], p.InterleavedHeads)

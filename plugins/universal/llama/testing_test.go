@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -143,6 +144,9 @@ func generate(t *testing.T, e *engine.Engine, ids []int32, start *cladev1.Genera
 	require.NotNil(t, out.finish)
 	return out
 }
+
+// How long a test waits for another goroutine.
+const waitLimit, waitStep = 10 * time.Second, time.Millisecond
 
 func ptr[T any](v T) *T { return &v }
 

@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestVerbsAgreeOnATalkingModel(t *testing.T) {
+	model := talker(t)
+	require.Equal(t, "72 105\n", ok(t, "tokenize", model, "--text", "Hi"))
+	messages := write(t, filepath.Join(t.TempDir(), "m.json"), `[{"role":"user","content":"Hi"}]`)
+	require.Equal(t, "user: Hi\nassistant:", ok(t, "template", model, "--messages", messages))
+
+	answer := ok(t, "run", model, "Hi", "--max-tokens", "8")
+	require.True(t, strings.HasSuffix(answer, "\n"))
+	var g struct {
+		Text     string  `json:"text"`
+		TokenIDs []int32 `json:"token_ids"`
+	}
+	jsonOf(t, &g, "generate", model, "--prompt", "Hi", "--max-tokens", "8", "--json")
+	require.Equal(t, answer, g.Text+"\n", "run prints exactly the answer and a newline")
+
+	var raw struct{ Text string }
+	jsonOf(t, &raw, "generate", model, "--prompt", "user: Hi\nassistant:", "--raw", "--max-tokens", "8", "--json")
+	require.Equal(t, g.Text, raw.Text)
+
+	text := write(t, filepath.Join(t.TempDir(), "t.txt"), strings.Repeat("some words to be predicted. ", 20))
+	var p struct {
+		Perplexity, Stderr float64
+		Tokens, Rows       int
+	}
+	jsonOf(t, &p, "score", model, "--text", text, "--sequence-length", "100", "--json")
+	require.Equal(t, 6, p.Rows)
+	require.Equal(t, 560-6, p.Tokens)
+	require.Greater(t, p.Perplexity, 1.0)
+	require.Greater(t, p.Stderr, 0.0)
+}
+
+func TestSeedDecidesASampledAnswer(t *testing.T) {
+	model := talker(t)
+	sample := func(args ...string) string {
+		return ok(t, append([]string{"run", model, "Hi", "--max-tokens", "12", "--temperature", "1"}, args...)...)
+	}
+	require.Equal(t, sample("--seed", "7"), sample("--seed", "7"))
+	require.NotEqual(t, sample("--seed", "7"), sample("--seed", "8"))
+}
+
+func TestShowSaysWhatRunsAndWhoDecided(t *testing.T) {
+	var s struct {
+		Graph, Profile, Loader, Loop, ConfigFingerprint string
+		Fingerprint                                     string `json:"config_fingerprint"`
+		Composition                                     []struct{ Name, Value, Source string }
+		Plan                                            struct {
+			Fits       bool
+			TotalBytes uint64 `json:"total_bytes"`
+		}
+		Why []string
+	}
+	jsonOf(t, &s, "show", checkpoint(t, "llama-f32"), "--context", "128", "--json")
+	require.Equal(t, "universal-dense", s.Graph)
+	require.Equal(t, "safetensors", s.Loader)
+	require.Len(t, s.Fingerprint, 16)
+	require.True(t, s.Plan.Fits)
+	require.NotZero(t, s.Plan.TotalBytes)
+	require.NotEmpty(t, s.Why)
+	for _, f := range s.Composition {
+		require.NotEmpty(t, f.Source, f.Name)
+		if f.Name == "context" {
+			require.Equal(t, "128", f.Value)
+			require.Equal(t, "user", f.Source)
+		}
+	}
+}
+
+func TestErrorsAreOneLineWithTheExitCodeOfTheirKind(t *testing.T) {
+	dense := checkpoint(t, "llama-f32")
+	ids := write(t, filepath.Join(t.TempDir(), "ids"), "1 2 3")
+	long := write(t, filepath.Join(t.TempDir(), "long"), strings.Repeat("1 ", 600))
+	truncated := checkpoint(t, "llama-f32")
+	weights := filepath.Join(truncated, "model.safetensors")
+	info, err := os.Stat(weights)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(weights, info.Size()-100))
+	alien := t.TempDir()
+	write(t, filepath.Join(alien, "config.json"), `{"model_type":"alien"}`)
+	require.NoError(t, os.Link(filepath.Join(dense, "model.safetensors"), filepath.Join(alien, "model.safetensors")))
+	tests := []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"no such model", []string{"run", "./nowhere", "hi"}, 5, "nowhere"},
+		{"truncated weights", []string{"generate", truncated, "--ids", ids}, 5, "model.safetensors"},
+		{"unknown family", []string{"show", alien}, 3, "alien"},
+		{"prompt over the context", []string{"generate", dense, "--ids", long}, 4, "600 tokens"},
+		{"over the budget", []string{"generate", dense, "--ids", ids, "--memory-budget", "1MB"}, 4, "budget"},
+		{"no text", []string{"run", dense, "hi"}, 5, "tokenizer.json"},
+		{"unknown graph", []string{"generate", dense, "--ids", ids, "--graph", "warp"}, 2, "warp"},
+		{"fast kernels are not there", []string{"generate", dense, "--ids", ids, "--kernels", "fast"}, 2, "kernels"},
+		{"unknown device", []string{"generate", dense, "--ids", ids, "--device", "tpu"}, 2, "device"},
+		{"bad temperature", []string{"generate", dense, "--ids", ids, "--temperature", "-1"}, 2, "temperature"},
+		{"later verb", []string{"embed", dense}, 2, "0.2.0"},
+		{"later flag", []string{"run", dense, "hi", "--profile", "p"}, 2, "0.2.0"},
+		{"unknown flag", []string{"run", "--nonsense"}, 2, "nonsense"},
+		{"unknown verb", []string{"fly"}, 2, "fly"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := clade(t, tt.args...)
+			require.Equal(t, tt.code, r.code, r.errors)
+			require.Empty(t, r.out)
+			lines := strings.Split(strings.TrimSpace(r.errors), "\n")
+			last := lines[len(lines)-1]
+			require.True(t, strings.HasPrefix(last, "clade: "), r.errors)
+			require.Contains(t, last, tt.want)
+			for _, l := range lines[:len(lines)-1] {
+				require.True(t, strings.HasPrefix(l, "note: "), l)
+			}
+		})
+	}
+}
+
+func TestPluginIsListedDescribedAndVerified(t *testing.T) {
+	require.Contains(t, ok(t, "plugin", "list"), "universal")
+	require.Contains(t, ok(t, "plugin", "describe", "universal"), `"contract_versions"`)
+	require.Contains(t, ok(t, "plugin", "verify"), "ok")
+	require.Contains(t, ok(t, "doctor"), "starts and answers")
+	require.Contains(t, ok(t, "families"), "universal-dense")
+}

@@ -1,0 +1,97 @@
+package kv
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/clademl/clade/sdk/mlx"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// onWorker runs fn with a scope and ends with no live array.
+func onWorker(t *testing.T, fn func(s *mlx.Scope)) {
+	t.Helper()
+	dir := os.Getenv("CLADE_RUNTIME")
+	if dir == "" {
+		_, file, _, _ := runtime.Caller(0)
+		dir = filepath.Join(filepath.Dir(file), "..", "..", "bin", "runtime", "cpu")
+	}
+	r, err := mlx.Open(dir)
+	require.NoError(t, err, "run make setup")
+	w, err := r.NewWorker(mlx.CPU)
+	require.NoError(t, err)
+	require.NoError(t, w.Do(context.Background(), func(s *mlx.Scope) error {
+		fn(s)
+		return s.Err()
+	}))
+	require.NoError(t, w.Close())
+	require.Zero(t, mlx.LiveHandles())
+}
+
+// attend feeds n tokens whose value is their own position, with equal keys: the answer of a query is the mean of the
+// positions it sees.
+func attend(t *testing.T, s *mlx.Scope, c *Cache, n int) []float32 {
+	t.Helper()
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = float32(c.Offset() + i)
+	}
+	pass := c.Begin(n)
+	zeros := s.Zeros([]int{1, 1, n, 1}, mlx.Float32)
+	out := pass.Attend(s, 0, zeros, zeros, mlx.FromSlice(s, values, 1, 1, n, 1), 1)
+	pass.End()
+	got, err := mlx.ToSlice[float32](s, out)
+	require.NoError(t, err)
+	return got
+}
+
+func TestAQuerySeesItsWindowHoweverTokensAreCut(t *testing.T) {
+	mean := func(position, window int) float64 {
+		first := 0
+		if window > 0 {
+			first = max(0, position-window+1)
+		}
+		return float64(first+position) / 2
+	}
+	for _, window := range []int{0, 1, 8, 300} {
+		for _, cuts := range [][]int{{600}, {1, 1, 7, 8, 9, 250, 324}, {255, 1, 1, 255, 1, 87}} {
+			onWorker(t, func(s *mlx.Scope) {
+				c := New([]Spec{{Heads: 1, HeadDim: 1, Window: window}})
+				defer c.Close()
+				position := 0
+				for _, n := range cuts {
+					for _, got := range attend(t, s, c, n) {
+						require.InDelta(t, mean(position, window), got, 1e-3, "window %d, position %d", window, position)
+						position++
+					}
+				}
+				require.Equal(t, 600, c.Offset())
+			})
+		}
+	}
+}
+
+func TestACacheGrowsInSteps(t *testing.T) {
+	onWorker(t, func(s *mlx.Scope) {
+		c := New([]Spec{{Heads: 1, HeadDim: 1}})
+		defer c.Close()
+		require.Empty(t, c.Arrays())
+		for _, step := range []struct{ tokens, capacity int }{{1, 256}, {255, 256}, {1, 512}, {600, 1024}} {
+			attend(t, s, c, step.tokens)
+			require.Equal(t, step.capacity, c.Arrays()[0].Dim(2))
+			require.Equal(t, step.capacity, Capacity(c.Offset()))
+		}
+	})
+}
+
+func TestBytesPerTokenCountKeysAndValues(t *testing.T) {
+	require.EqualValues(t, 2*3*64*4, Spec{Heads: 3, HeadDim: 64}.BytesPerToken(mlx.Float32))
+	require.EqualValues(t, 2*3*64*2, Spec{Heads: 3, HeadDim: 64}.BytesPerToken(mlx.BFloat16))
+}
