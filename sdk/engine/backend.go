@@ -120,7 +120,10 @@ func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact
 	}
 	d.chooseKernels(b)
 	d.cutChunk()
-	return d, a, d.checkKernels()
+	if err := d.checkKernels(); err != nil {
+		return nil, nil, err
+	}
+	return d, a, d.checkDeterministic()
 }
 
 func onlyTarget(spec *cladev1.ModelSpec) (*cladev1.Artifact, error) {
@@ -216,7 +219,7 @@ func (b *Backend) facts(spec *cladev1.ModelSpec, d *draft, plan *cladev1.Plan) *
 	return &cladev1.ModelFacts{
 		Family: b.family.Name, Graph: spec.Graph, GraphEntry: plan.GraphEntry, Loader: spec.Profile.GetLoader(),
 		Loop: spec.Profile.GetLoop(), Device: plan.Device, Dtype: plan.Dtype, VocabSize: uint32(d.Layout.Vocab),
-		ContextLength: uint32(d.context), EosTokenIds: d.EOS, Plan: plan, Memory: MemoryStats(b.runtime),
+		ContextLength: uint32(d.context), EosTokenIds: d.EOS, Plan: plan, Memory: MemoryStats(b.runtime, d.library),
 		Kernels: native(plan), Notes: plan.Notes, Capabilities: spec.Profile.GetRequiredCapabilities(),
 	}
 }

@@ -137,18 +137,22 @@ func (e *Engine) Progress() (evaluations, tokens uint64) {
 // Stats is the state of the moment.
 func (e *Engine) Stats() *cladev1.StatsResponse {
 	return &cladev1.StatsResponse{
-		Memory: MemoryStats(e.runtime), ActiveRequests: uint32(e.running.Load()),
+		Memory: MemoryStats(e.runtime, e.config.Kernels), ActiveRequests: uint32(e.running.Load()),
 		QueuedRequests: uint32(max(0, e.waiting.Load())), PromptTokens: e.promptTokens.Load(),
 		GeneratedTokens: e.generatedTokens.Load(), Evaluations: e.evaluations.Load(), Threads: e.threads(),
 		LiveArrays: mlx.LiveHandles(), UptimeNs: uint64(time.Since(e.started)),
 	}
 }
 
-// MemoryStats reads the runtime's counters and the process's resident size.
-func MemoryStats(r *mlx.Runtime) *cladev1.MemoryStats {
+// MemoryStats reads the runtime's counters, packed weights included, and the process's resident size.
+func MemoryStats(r *mlx.Runtime, k *mlx.Kernels) *cladev1.MemoryStats {
 	out := &cladev1.MemoryStats{RssBytes: residentBytes()}
 	if m, err := r.Memory(); err == nil {
 		out.ActiveBytes, out.PeakBytes, out.CacheBytes = uint64(m.Active), uint64(m.Peak), uint64(m.Cache)
+	}
+	if k != nil {
+		packed := uint64(k.WeightBytes())
+		out.ActiveBytes, out.PeakBytes = out.ActiveBytes+packed, out.PeakBytes+packed
 	}
 	return out
 }

@@ -122,6 +122,14 @@ func (d *draft) checkKernels() error {
 	return nil
 }
 
+// checkDeterministic refuses what has no proof: the kernels have one for every dtype, stock operations on the CPU for float32.
+func (d *draft) checkDeterministic() error {
+	if !d.deterministic || d.library != nil || (d.device.Kind == mlx.CPU && d.dtype == mlx.Float32) {
+		return nil
+	}
+	return unhonoured("deterministic", "%s on %s without kernels has no such proof", d.dtype, d.device.Name)
+}
+
 // cutChunk keeps an evaluation's activations within transientBytes.
 func (d *draft) cutChunk() {
 	fits := int(transientBytes / max(1, d.TokenBytes(d.context, d.dtype, d.library != nil)))

@@ -107,8 +107,8 @@ func (p *Pass) Attend(s *mlx.Scope, i int, qkv *mlx.Array, a Attention) *mlx.Arr
 	if p.cache.kernels {
 		return p.attendPacked(s, spec, l, qkv, a)
 	}
-	q := split(s, qkv, 0, a.Heads, spec.HeadDim)                   // [1, Hq, T, D]
-	k := split(s, qkv, a.Heads, spec.Heads, spec.HeadDim)          // [1, Hkv, T, D]
+	q := split(s, qkv, 0, a.Heads, spec.HeadDim)                     // [1, Hq, T, D]
+	k := split(s, qkv, a.Heads, spec.Heads, spec.HeadDim)            // [1, Hkv, T, D]
 	v := split(s, qkv, a.Heads+spec.Heads, spec.Heads, spec.HeadDim) // [1, Hkv, T, D]
 	if a.Rope != nil {
 		q, k = a.Rope.Forward(s, q, p.Offset()), a.Rope.Forward(s, k, p.Offset())
