@@ -38,7 +38,7 @@ func universal() (plugin.Family, error) {
 			{Graph: "minicpm5", Entries: []engine.Graph{llama.Graph()}},
 			{Graph: "universal-dense", Entries: []engine.Graph{llama.Graph()}},
 		},
-		Kernels: kernels.NewRegistry(engine.LinearQuantized),
+		Kernels: kernels.CPU(),
 	}
 	backend := engine.NewBackend(f)
 	return plugin.Family{

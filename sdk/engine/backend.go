@@ -23,6 +23,7 @@ const queued = 64
 type Backend struct {
 	family  Family
 	runtime *mlx.Runtime
+	library *kernels.Tested // nil where the runtime has none that fits
 	// kernels is replaced once a runtime is loaded, while Describe may read it.
 	kernels atomic.Pointer[kernels.Registry]
 }
@@ -44,14 +45,24 @@ func (b *Backend) LoadRuntime(dir string) (*cladev1.Runtime, []*cladev1.Device, 
 		return nil, nil, err
 	}
 	b.runtime = r
-	loaded := b.family.Kernels.With(nil) // no runtime carries libcladekernels yet
+	loaded := b.family.Kernels
+	if library, err := kernels.Load(r); err != nil {
+		loaded = loaded.Without(err.Error())
+	} else {
+		loaded, b.library = loaded.With(library), library
+	}
 	b.kernels.Store(&loaded)
 	info := r.Info()
 	var devices []*cladev1.Device
 	for _, d := range info.Devices {
 		devices = append(devices, &cladev1.Device{Id: d.Name, Kind: d.Kind.String(), MemoryBytes: uint64(d.Memory), Description: d.Title})
 	}
-	return &cladev1.Runtime{Dir: info.Dir, MlxVersion: info.MLX, MlxcVersion: info.MLXC, Variant: info.Variant}, devices, nil
+	out := &cladev1.Runtime{Dir: info.Dir, MlxVersion: info.MLX, MlxcVersion: info.MLXC, Variant: info.Variant}
+	if b.library != nil {
+		abi := uint32(mlx.KernelsABI)
+		out.KernelsAbi = &abi
+	}
+	return out, devices, nil
 }
 
 // Inspect has nothing to add: the records' data expresses these configs.
@@ -66,7 +77,7 @@ func (b *Backend) Plan(_ context.Context, req *cladev1.PlanRequest) (*cladev1.Pl
 		return nil, err
 	}
 	defer func() { _ = a.Close() }()
-	return d.plan(), nil
+	return d.plan()
 }
 
 // draft opens the target's headers and settles everything that follows from them. The caller closes the artifact.
@@ -107,11 +118,12 @@ func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact
 	if d.context == 0 {
 		return nil, nil, invalid("context", "the model states none: a composition must")
 	}
+	d.chooseKernels(b)
 	d.cutChunk()
-	if d.Weights.Quantized() != "" {
-		d.kernels = b.kernels.Load().Choose(d.graph.Kernels...)
+	if err := d.checkKernels(); err != nil {
+		return nil, nil, err
 	}
-	return d, a, d.checkKernels()
+	return d, a, d.checkDeterministic()
 }
 
 func onlyTarget(spec *cladev1.ModelSpec) (*cladev1.Artifact, error) {
@@ -131,12 +143,20 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 		return nil, err
 	}
 	defer func() { _ = a.Close() }()
-	plan := d.plan()
+	plan, err := d.plan()
+	if err != nil {
+		return nil, err
+	}
 	if d.budget > 0 && plan.TotalBytes > uint64(d.budget) {
 		return nil, contract.Errorf(contract.MemoryAdmission, req.Model.Graph, "the plan takes %d bytes, the budget is %d", plan.TotalBytes, d.budget)
 	}
 	if err := b.limits(d); err != nil {
 		return nil, err
+	}
+	if d.library != nil {
+		if err := d.library.SetThreads(d.threads); err != nil {
+			return nil, err
+		}
 	}
 	worker, err := b.runtime.NewWorker(d.device.Kind)
 	if err != nil {
@@ -149,7 +169,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	}
 	e := New(b.runtime, worker, model, Config{
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
-		Provenance: b.provenance(d, plan),
+		Provenance: b.provenance(d, plan), Kernels: d.library, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
 	})
 	return &openModel{Engine: e, facts: b.facts(req.Model, d, plan)}, nil
 }
@@ -167,7 +187,7 @@ func (b *Backend) limits(d *draft) error {
 
 func (d *draft) load(ctx context.Context, worker *mlx.Worker, report func(*cladev1.OpenResponse)) (model Model, err error) {
 	err = worker.Do(ctx, func(s *mlx.Scope) error {
-		tensors, err := d.Weights.Load(ctx, s, d.dtype, func(p weights.Progress) {
+		tensors, err := d.Weights.Load(ctx, s, d.target(), func(p weights.Progress) {
 			report(&cladev1.OpenResponse{Event: &cladev1.OpenResponse_Load{Load: &cladev1.LoadProgress{
 				Phase: "weights", BytesDone: uint64(p.Bytes), BytesTotal: uint64(p.BytesTotal),
 				TensorsDone: uint32(p.Tensors), TensorsTotal: uint32(p.TensorsTotal),
@@ -199,7 +219,7 @@ func (b *Backend) facts(spec *cladev1.ModelSpec, d *draft, plan *cladev1.Plan) *
 	return &cladev1.ModelFacts{
 		Family: b.family.Name, Graph: spec.Graph, GraphEntry: plan.GraphEntry, Loader: spec.Profile.GetLoader(),
 		Loop: spec.Profile.GetLoop(), Device: plan.Device, Dtype: plan.Dtype, VocabSize: uint32(d.Layout.Vocab),
-		ContextLength: uint32(d.context), EosTokenIds: d.EOS, Plan: plan, Memory: MemoryStats(b.runtime),
+		ContextLength: uint32(d.context), EosTokenIds: d.EOS, Plan: plan, Memory: MemoryStats(b.runtime, d.library),
 		Kernels: native(plan), Notes: plan.Notes, Capabilities: spec.Profile.GetRequiredCapabilities(),
 	}
 }

@@ -24,12 +24,26 @@ type Config struct {
 	Queue int
 	// EOS ends a generation unless a request ignores it.
 	EOS []int32
+	// Kernels are those that the model's weights were packed for; nil without.
+	Kernels *mlx.Kernels
+	// MaxThreads is the composition's maximum for them.
+	MaxThreads uint32
+	// Parameters is the size of the model, from which the first prefill chunk is guessed.
+	Parameters int64
 	// Provenance is copied into every finish, completed with the request's seed.
 	Provenance *cladev1.Provenance
 }
 
-// Threads is what the stock CPU runtime computes with: one stream is one thread, and its BLAS has no threads of its own.
-const Threads = 1
+// stockThreads is what the stock CPU runtime computes with: one stream is one thread, and its BLAS has no threads of its own.
+const stockThreads = 1
+
+// threads is what the model computes with.
+func (e *Engine) threads() uint32 {
+	if e.config.Kernels == nil {
+		return stockThreads
+	}
+	return uint32(e.config.Kernels.Threads())
+}
 
 // Engine runs requests on one model, one at a time, first come first served. It owns the model and the worker: Close ends
 // both.
@@ -55,7 +69,7 @@ type Engine struct {
 func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *Engine {
 	e := &Engine{
 		runtime: runtime, worker: worker, model: model, layout: model.Layout(), config: config, started: time.Now(),
-		turn: make(chan struct{}, 1), closing: make(chan struct{}), pace: newPace(config.PrefillChunk),
+		turn: make(chan struct{}, 1), closing: make(chan struct{}), pace: newPace(config.PrefillChunk, firstChunk(config)),
 	}
 	e.turn <- struct{}{}
 	return e
@@ -123,28 +137,37 @@ func (e *Engine) Progress() (evaluations, tokens uint64) {
 // Stats is the state of the moment.
 func (e *Engine) Stats() *cladev1.StatsResponse {
 	return &cladev1.StatsResponse{
-		Memory: MemoryStats(e.runtime), ActiveRequests: uint32(e.running.Load()),
+		Memory: MemoryStats(e.runtime, e.config.Kernels), ActiveRequests: uint32(e.running.Load()),
 		QueuedRequests: uint32(max(0, e.waiting.Load())), PromptTokens: e.promptTokens.Load(),
-		GeneratedTokens: e.generatedTokens.Load(), Evaluations: e.evaluations.Load(), Threads: Threads,
+		GeneratedTokens: e.generatedTokens.Load(), Evaluations: e.evaluations.Load(), Threads: e.threads(),
 		LiveArrays: mlx.LiveHandles(), UptimeNs: uint64(time.Since(e.started)),
 	}
 }
 
-// MemoryStats reads the runtime's counters and the process's resident size.
-func MemoryStats(r *mlx.Runtime) *cladev1.MemoryStats {
+// MemoryStats reads the runtime's counters, packed weights included, and the process's resident size.
+func MemoryStats(r *mlx.Runtime, k *mlx.Kernels) *cladev1.MemoryStats {
 	out := &cladev1.MemoryStats{RssBytes: residentBytes()}
 	if m, err := r.Memory(); err == nil {
 		out.ActiveBytes, out.PeakBytes, out.CacheBytes = uint64(m.Active), uint64(m.Peak), uint64(m.Cache)
 	}
+	if k != nil {
+		packed := uint64(k.WeightBytes())
+		out.ActiveBytes, out.PeakBytes = out.ActiveBytes+packed, out.PeakBytes+packed
+	}
 	return out
 }
 
-// Tune answers the threads in force. The stock runtime cannot change them, so any share of at least one is kept to.
+// Tune sets the kernels' threads and answers those in force. The stock runtime cannot change its one.
 func (e *Engine) Tune(_ context.Context, threads uint32) (uint32, error) {
 	if threads == 0 {
 		return 0, contract.Errorf(contract.InvalidArgument, "threads", "at least one is needed")
 	}
-	return Threads, nil
+	if e.config.Kernels != nil {
+		if err := e.config.Kernels.SetThreads(int(min(threads, e.config.MaxThreads))); err != nil {
+			return 0, contract.Errorf(contract.Internal, "threads", "%w", err)
+		}
+	}
+	return e.threads(), nil
 }
 
 // Close waits for the running request, then frees the model and ends the worker.

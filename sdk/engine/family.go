@@ -44,8 +44,9 @@ type Blueprint struct {
 	EOS     []int32
 	// MaxPositions is the trained context; 0 when the model states none.
 	MaxPositions int
-	// TokenBytes is what one token of an evaluation takes beside weights and cache, when context tokens are attended to.
-	TokenBytes func(context int, dtype mlx.DType) int64
+	// TokenBytes is what one token of an evaluation takes beside weights and cache, when context tokens are attended to, with
+	// packed weights and the kernels or without.
+	TokenBytes func(context int, dtype mlx.DType, packed bool) int64
 	// Build makes the graph over loaded weights, which it takes over, on the worker's thread.
 	Build func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) Model
 }

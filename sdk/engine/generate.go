@@ -26,7 +26,7 @@ func (e *Engine) Generate(ctx context.Context, job *plugin.GenerateJob, emit fun
 	}
 	defer leave()
 	r := &run{
-		engine: e, request: req, emit: emit, cache: kv.New(e.layout.Caches), sampler: newSampler(req, e.layout.Vocab),
+		engine: e, request: req, emit: emit, cache: kv.New(e.layout.Caches, e.config.Kernels != nil), sampler: newSampler(req, e.layout.Vocab),
 		usage: &cladev1.Usage{PromptTokens: uint32(len(req.ids))}, stopAt: -1,
 	}
 	defer r.close()
@@ -203,7 +203,7 @@ func (r *run) stopped(after int) bool {
 
 func (r *run) finish(reason cladev1.FinishReason) *cladev1.Finish {
 	provenance := proto.Clone(r.engine.config.Provenance).(*cladev1.Provenance)
-	provenance.Threads = Threads
+	provenance.Threads = r.engine.threads()
 	if r.sampling.temperature > 0 {
 		provenance.Seed = &r.sampling.noise.Seed
 	}

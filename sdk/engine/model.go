@@ -12,6 +12,16 @@ type Layout struct {
 	Caches []kv.Spec
 }
 
+// kernelsFit reports whether the attention kernel takes every cache's heads.
+func (l Layout) kernelsFit() bool {
+	for _, c := range l.Caches {
+		if c.HeadDim%16 != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // Model is a decoder graph. Its methods run on the worker's thread and report errors through the scope.
 type Model interface {
 	Layout() Layout

@@ -17,7 +17,7 @@ func Options() []*cladev1.Option {
 		{Path: "memory_budget_bytes", Doc: "a plan beyond it is not opened; the allocator stays below it"},
 		{Path: "kernels", Doc: "auto, off, or require, which refuses a fallback"},
 		{Path: "deterministic", Doc: "tokens do not depend on chunks, restart or cache state; on the CPU at float32 always so"},
-		{Path: "threads", Doc: "a maximum; the stock CPU runtime computes with one"},
+		{Path: "threads", Doc: "a maximum, for the CPU kernels; stock operations compute with one"},
 
 		{Path: "max_tokens", Doc: "clamped to what the context leaves"},
 		{Path: "stop_token_ids", Doc: "ids that end the generation; they are not emitted"},

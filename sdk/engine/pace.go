@@ -5,8 +5,20 @@ import "time"
 // evaluationTarget is how long one prefill evaluation should last: short enough for a heartbeat and for cancelling.
 const evaluationTarget = 800 * time.Millisecond
 
-// firstChunk is what is tried before any speed is known: the stock CPU runtime takes 0.1 s for a token of a small model.
-const firstChunk = 4
+// Slow guesses of multiply-adds in a second, for the chunk that is tried before any speed is known.
+const (
+	stockRate   = 1e9  // MLX's reference BLAS on one core
+	kernelsRate = 20e9 // two old cores
+)
+
+// firstChunk is how many tokens a slow machine evaluates in a quarter of the target.
+func firstChunk(c Config) int {
+	rate := stockRate
+	if c.Kernels != nil {
+		rate = kernelsRate
+	}
+	return max(4, int(rate*evaluationTarget.Seconds()/4/float64(max(c.Parameters, 1))))
+}
 
 // pace sizes prefill chunks from measured speed.
 type pace struct {
@@ -14,7 +26,10 @@ type pace struct {
 	next  int
 }
 
-func newPace(limit int) pace { return pace{limit: max(limit, 1), next: min(firstChunk, max(limit, 1))} }
+func newPace(limit, first int) pace {
+	limit = max(limit, 1)
+	return pace{limit: limit, next: min(first, limit)}
+}
 
 // chunk is how many of the remaining tokens to evaluate next.
 func (p *pace) chunk(remaining int) int { return min(p.next, remaining) }

@@ -6,6 +6,8 @@ import (
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/kv"
+	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/weights"
 )
 
 const (
@@ -24,28 +26,63 @@ type draft struct {
 	graph       Graph
 	graphReason string
 	kernels     []*cladev1.KernelChoice
+	library     *mlx.Kernels // nil: stock operations
+}
+
+// target is what the weights are loaded for.
+func (d *draft) target() weights.Target { return weights.Target{DType: d.dtype, Kernels: d.library} }
+
+// chooseKernels takes the kernels for this model if all that its graph wants are there: they share packed weights, so one
+// alone is of no use.
+func (d *draft) chooseKernels(b *Backend) {
+	d.kernels = b.kernels.Load().Choose(d.graph.Kernels...)
+	reason := ""
+	switch {
+	case d.kernelPolicy == "off":
+		reason = "kernels=off"
+	case d.device.Kind != mlx.CPU:
+		reason = "there is none for " + d.device.Name
+	case !d.Layout.kernelsFit():
+		reason = "heads are not a multiple of 16 wide"
+	}
+	native := len(d.kernels) > 0
+	for _, k := range d.kernels {
+		if reason != "" {
+			k.Native, k.Reason = false, reason
+		}
+		native = native && k.Native
+	}
+	if native {
+		d.library = b.library.Kernels
+	}
 }
 
 // plan sums what opening takes.
-func (d *draft) plan() *cladev1.Plan {
+func (d *draft) plan() (*cladev1.Plan, error) {
 	perToken := int64(0)
 	for _, spec := range d.Layout.Caches {
 		perToken += spec.BytesPerToken(d.dtype)
 	}
+	loaded, err := d.Weights.LoadedBytes(d.target())
+	if err != nil {
+		return nil, err
+	}
 	held := fmt.Sprintf("%d values", d.Weights.Elements())
-	if q := d.Weights.Quantized(); q != "" {
+	if q := d.Weights.Quantized(); q != "" && d.library == nil {
 		held += "; " + q + " as float32"
+	} else if q != "" {
+		held += "; " + q
 	}
 	logits := int64(d.Layout.Vocab) * 4 * sampledRows
 	p := &cladev1.Plan{
 		Lines: []*cladev1.MemoryLine{
-			{Name: "weights", Bytes: uint64(d.Weights.LoadedBytes(d.dtype)), Detail: held},
+			{Name: "weights", Bytes: uint64(loaded), Detail: held},
 			{
 				Name: "kv", Bytes: uint64(perToken * int64(kv.Capacity(d.context))),
 				Detail: fmt.Sprintf("%d tokens of %d bytes in %d layers", kv.Capacity(d.context), perToken, len(d.Layout.Caches)),
 			},
 			{
-				Name: "transients", Bytes: uint64(int64(d.chunk)*d.TokenBytes(d.context, d.dtype) + logits),
+				Name: "transients", Bytes: uint64(int64(d.chunk)*d.TokenBytes(d.context, d.dtype, d.library != nil) + logits),
 				Detail: fmt.Sprintf("evaluations of at most %d tokens, and sampling", d.chunk),
 			},
 			{Name: "process", Bytes: processBytes, Detail: "the plugin and its runtime, measured"},
@@ -57,7 +94,7 @@ func (d *draft) plan() *cladev1.Plan {
 	for _, line := range p.Lines {
 		p.TotalBytes += line.Bytes
 	}
-	return p
+	return p, nil
 }
 
 // sampledRows is how many rows of the vocabulary's width sampling holds at once: logits, their filtered copies, noise.
@@ -65,10 +102,10 @@ const sampledRows = 12
 
 func (d *draft) notes() []string {
 	q := d.Weights.Quantized()
-	if q == "" {
+	if q == "" || d.library != nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("quantized weights (%s) are dequantized to float32 at load: this version has no kernels that read them packed", q)}
+	return []string{fmt.Sprintf("quantized weights (%s) are dequantized to float32 at load: no kernels read them packed", q)}
 }
 
 // checkKernels refuses a fallback where the composition asks for it.
@@ -85,8 +122,16 @@ func (d *draft) checkKernels() error {
 	return nil
 }
 
+// checkDeterministic refuses what has no proof: the kernels have one for every dtype, stock operations on the CPU for float32.
+func (d *draft) checkDeterministic() error {
+	if !d.deterministic || d.library != nil || (d.device.Kind == mlx.CPU && d.dtype == mlx.Float32) {
+		return nil
+	}
+	return unhonoured("deterministic", "%s on %s without kernels has no such proof", d.dtype, d.device.Name)
+}
+
 // cutChunk keeps an evaluation's activations within transientBytes.
 func (d *draft) cutChunk() {
-	fits := int(transientBytes / max(1, d.TokenBytes(d.context, d.dtype)))
+	fits := int(transientBytes / max(1, d.TokenBytes(d.context, d.dtype, d.library != nil)))
 	d.chunk = max(1, min(d.chunk, fits))
 }

@@ -32,7 +32,7 @@ func (e *Engine) Score(ctx context.Context, job *plugin.ScoreJob, emit func(*cla
 		return err
 	}
 	defer leave()
-	cache := kv.New(e.layout.Caches)
+	cache := kv.New(e.layout.Caches, e.config.Kernels != nil)
 	defer func() {
 		_ = e.do(context.Background(), func(*mlx.Scope) error { cache.Close(); return nil })
 	}()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 
@@ -22,6 +23,7 @@ type settings struct {
 	budget        int64  // 0: none
 	kernelPolicy  string // auto, off or require
 	deterministic bool
+	threads       int // of the kernels
 }
 
 // settle reads a composition; every value that cannot be honoured is refused by name.
@@ -32,6 +34,11 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	}
 	if c.PrefillChunk == nil {
 		out.chunk = defaultChunk
+	}
+	if out.threads = int(c.GetThreads()); c.Threads == nil {
+		out.threads = runtime.NumCPU()
+	} else if out.threads < 1 {
+		return out, invalid("threads", "at least one is needed")
 	}
 	var err error
 	if out.device, err = pickDevice(c.GetDevice(), devices); err != nil {
@@ -54,9 +61,6 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	}
 	if !slices.Contains([]string{"", "auto", "off", "require"}, out.kernelPolicy) {
 		return out, unhonoured("kernels", "%q is not one of auto, off, require", out.kernelPolicy)
-	}
-	if out.deterministic && (out.device.Kind != mlx.CPU || out.dtype != mlx.Float32) {
-		return out, unhonoured("deterministic", "%s on %s has no such proof", out.dtype, out.device.Name)
 	}
 	return out, nil
 }

@@ -25,7 +25,7 @@ type Kernel struct {
 	Fallback string
 }
 
-// Library is what a runtime's libcladekernels offers; nil where the runtime has none.
+// Library is what a runtime's libcladekernels offers.
 type Library interface {
 	// Has reports whether the library exports the kernel.
 	Has(name string) bool
@@ -38,14 +38,20 @@ type Registry struct {
 	kernels []Kernel
 	loaded  bool
 	library Library
+	reason  string // why there is no library
 }
 
 // NewRegistry lists kernels before any runtime is loaded.
 func NewRegistry(kernels ...Kernel) Registry { return Registry{kernels: slices.Clone(kernels)} }
 
-// With is the registry once a runtime is loaded; library is nil when that runtime has no kernels.
+// With is the registry once a runtime with a kernel library is loaded.
 func (r Registry) With(library Library) Registry {
 	return Registry{kernels: r.kernels, loaded: true, library: library}
+}
+
+// Without is the registry once a runtime is loaded whose library cannot serve, for that reason.
+func (r Registry) Without(reason string) Registry {
+	return Registry{kernels: r.kernels, loaded: true, reason: reason}
 }
 
 // Describe is the answer of the Describe RPC.
@@ -81,7 +87,7 @@ func (r Registry) test(k Kernel) (cladev1.SelfTest, string) {
 	case !r.loaded:
 		return cladev1.SelfTest_SELF_TEST_NOT_RUN, "no runtime is loaded yet"
 	case r.library == nil:
-		return cladev1.SelfTest_SELF_TEST_MISSING, "the runtime has no libcladekernels"
+		return cladev1.SelfTest_SELF_TEST_MISSING, r.reason
 	case !r.library.Has(k.Name):
 		return cladev1.SelfTest_SELF_TEST_MISSING, "the runtime's libcladekernels does not have it"
 	}

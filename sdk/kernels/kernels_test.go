@@ -23,7 +23,7 @@ func TestEveryFallbackHasAReason(t *testing.T) {
 		reason   string
 	}{
 		{"before a runtime", r, cladev1.SelfTest_SELF_TEST_NOT_RUN, "no runtime is loaded yet"},
-		{"no library", r.With(nil), cladev1.SelfTest_SELF_TEST_MISSING, "the runtime has no libcladekernels"},
+		{"no library", r.Without("the runtime has no libcladekernels"), cladev1.SelfTest_SELF_TEST_MISSING, "the runtime has no libcladekernels"},
 		{"lacking", r.With(fakeLibrary{"b": nil}), cladev1.SelfTest_SELF_TEST_MISSING, "the runtime's libcladekernels does not have it"},
 		{"failing", r.With(fakeLibrary{"a": errors.New("off by 2")}), cladev1.SelfTest_SELF_TEST_FAILED, "off by 2"},
 	}

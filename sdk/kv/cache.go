@@ -2,8 +2,10 @@ package kv
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/nn"
 )
 
 // Step is how many tokens a cache grows by.
@@ -31,13 +33,16 @@ type layer struct {
 
 // Cache is the keys and values of one sequence in every layer.
 type Cache struct {
-	specs  []Spec
-	layers []layer
-	offset int // tokens in every layer
+	specs   []Spec
+	layers  []layer
+	offset  int // tokens in every layer
+	kernels bool
 }
 
-// New makes an empty cache.
-func New(specs []Spec) *Cache { return &Cache{specs: specs, layers: make([]layer, len(specs))} }
+// New makes an empty cache. With kernels, attention over it is one kernel; else it is a graph of MLX's operations.
+func New(specs []Spec, kernels bool) *Cache {
+	return &Cache{specs: specs, layers: make([]layer, len(specs)), kernels: kernels}
+}
 
 // Offset is the number of tokens held: the position of the next one.
 func (c *Cache) Offset() int { return c.offset }
@@ -85,14 +90,30 @@ func (p *Pass) End() { p.cache.offset += p.tokens }
 // Offset is the position of the pass's first token.
 func (p *Pass) Offset() int { return p.cache.offset }
 
-// Attend stores k and v [1, Heads, T, HeadDim] of layer i and returns the attention of q [1, QueryHeads, T, HeadDim] over
-// all that q may see, shaped like q.
-func (p *Pass) Attend(s *mlx.Scope, i int, q, k, v *mlx.Array, scale float32) *mlx.Array {
+// Attention is what one layer does with its projections.
+type Attention struct {
+	Heads int // of queries; the cache's Spec has those of keys and values
+	Scale float32
+	Rope  *nn.Rope // nil where positions do not rotate
+}
+
+// Attend takes the projections qkv [1, T, (Heads + 2 KVHeads) * HeadDim] of layer i: it rotates queries and keys, stores keys
+// and values, and returns the attention [1, T, Heads * HeadDim] of each query over all that it may see.
+func (p *Pass) Attend(s *mlx.Scope, i int, qkv *mlx.Array, a Attention) *mlx.Array {
 	spec, l := p.cache.specs[i], &p.cache.layers[i]
-	end := p.cache.offset + p.tokens
-	if k.Dim(2) != p.tokens || v.Dim(2) != p.tokens {
-		_ = s.Fail(fmt.Errorf("attend: layer %d got keys %v and values %v in a pass of %d tokens", i, k.Shape(), v.Shape(), p.tokens))
+	if want := []int{1, p.tokens, (a.Heads + 2*spec.Heads) * spec.HeadDim}; s.Err() == nil && !slices.Equal(qkv.Shape(), want) {
+		_ = s.Fail(fmt.Errorf("attend: layer %d got projections %v, not %v", i, qkv.Shape(), want))
 	}
+	if p.cache.kernels {
+		return p.attendPacked(s, spec, l, qkv, a)
+	}
+	q := split(s, qkv, 0, a.Heads, spec.HeadDim)                     // [1, Hq, T, D]
+	k := split(s, qkv, a.Heads, spec.Heads, spec.HeadDim)            // [1, Hkv, T, D]
+	v := split(s, qkv, a.Heads+spec.Heads, spec.Heads, spec.HeadDim) // [1, Hkv, T, D]
+	if a.Rope != nil {
+		q, k = a.Rope.Forward(s, q, p.Offset()), a.Rope.Forward(s, k, p.Offset())
+	}
+	end := p.cache.offset + p.tokens
 	l.keys = put(s, l.keys, k, p.cache.offset, end)
 	l.values = put(s, l.values, v, p.cache.offset, end)
 
@@ -101,7 +122,33 @@ func (p *Pass) Attend(s *mlx.Scope, i int, q, k, v *mlx.Array, scale float32) *m
 		first = max(0, p.cache.offset-spec.Window+1)
 	}
 	keys, values := s.SliceAxis(l.keys, 2, first, end), s.SliceAxis(l.values, 2, first, end)
-	return s.SDPA(q, keys, values, scale, p.mask(s, end-first, spec.Window), nil)
+	o := s.SDPA(q, keys, values, a.Scale, p.mask(s, end-first, spec.Window), nil)
+	return s.Reshape(s.Transpose(o, 0, 2, 1, 3), 1, -1, a.Heads*spec.HeadDim)
+}
+
+// split maps the n heads of x [1, T, all*D] that begin at head first to [1, n, T, D].
+func split(s *mlx.Scope, x *mlx.Array, first, n, dim int) *mlx.Array {
+	x = s.SliceAxis(x, -1, first*dim, (first+n)*dim)
+	return s.Transpose(s.Reshape(x, 1, -1, n, dim), 0, 2, 1, 3)
+}
+
+// attendPacked is Attend as one kernel, which writes the caches in place: their handles are replaced by those it returns.
+func (p *Pass) attendPacked(s *mlx.Scope, spec Spec, l *layer, qkv *mlx.Array, a Attention) *mlx.Array {
+	shape := []int{1, spec.Heads, 0, spec.HeadDim}
+	end := p.cache.offset + p.tokens
+	l.keys, l.values = grow(s, l.keys, shape, qkv.DType(), end), grow(s, l.values, shape, qkv.DType(), end)
+	args := mlx.PackedAttention{
+		Heads: a.Heads, KVHeads: spec.Heads, HeadDim: spec.HeadDim, RopeScale: 1, RopeMScale: 1,
+		Scale: a.Scale, Offset: p.cache.offset, Window: spec.Window,
+	}
+	if a.Rope != nil {
+		a.Rope.Kernel(&args)
+	}
+	out, keys, values := s.PackedAttend(qkv, l.keys, l.values, args)
+	l.keys.Close()
+	l.values.Close()
+	l.keys, l.values = s.Keep(keys), s.Keep(values)
+	return out
 }
 
 // put writes rows into buffer at [offset, end), growing it first when it is too short. The old buffer is released, so
@@ -111,23 +158,28 @@ func put(s *mlx.Scope, buffer, rows *mlx.Array, offset, end int) *mlx.Array {
 		return buffer // an earlier error left an inert array
 	}
 	shape := rows.Shape()
+	buffer = grow(s, buffer, shape, rows.DType(), end)
+	out := s.SliceUpdate(buffer, rows, []int{0, 0, offset, 0}, []int{shape[0], shape[1], end, shape[3]})
+	buffer.Close()
+	return s.Keep(out)
+}
+
+// grow gives buffer room for end tokens, making it when it is nil. shape is its shape but for the tokens.
+func grow(s *mlx.Scope, buffer *mlx.Array, shape []int, dtype mlx.DType, end int) *mlx.Array {
 	capacity := 0
 	if buffer != nil {
 		capacity = buffer.Dim(2)
 	}
-	if end > capacity {
-		room := s.Zeros([]int{shape[0], shape[1], Capacity(end) - capacity, shape[3]}, rows.DType())
-		if buffer == nil {
-			buffer = room
-		} else {
-			grown := s.Concat(2, buffer, room)
-			buffer.Close()
-			buffer = grown
-		}
+	if end <= capacity {
+		return buffer
 	}
-	out := s.SliceUpdate(buffer, rows, []int{0, 0, offset, 0}, []int{shape[0], shape[1], end, shape[3]})
+	room := s.Zeros([]int{shape[0], shape[1], Capacity(end) - capacity, shape[3]}, dtype)
+	if buffer == nil {
+		return s.Keep(room)
+	}
+	grown := s.Concat(2, buffer, room)
 	buffer.Close()
-	return s.Keep(out)
+	return s.Keep(grown)
 }
 
 // mask is what T queries at the end of keys may see: everything for one query, causal, or causal within a window.

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,6 +26,8 @@ func onWorker(t *testing.T, fn func(s *mlx.Scope)) {
 	}
 	r, err := mlx.Open(dir)
 	require.NoError(t, err, "run make setup")
+	_, err = r.Kernels()
+	require.NoError(t, err, "run make setup")
 	w, err := r.NewWorker(mlx.CPU)
 	require.NoError(t, err)
 	require.NoError(t, w.Do(context.Background(), func(s *mlx.Scope) error {
@@ -35,21 +38,30 @@ func onWorker(t *testing.T, fn func(s *mlx.Scope)) {
 	require.Zero(t, mlx.LiveHandles())
 }
 
-// attend feeds n tokens whose value is their own position, with equal keys: the answer of a query is the mean of the
+const dim = 16 // the narrowest heads that the kernel takes
+
+// attend feeds n tokens whose values are their own position, with equal keys: the answer of a query is the mean of the
 // positions it sees.
 func attend(t *testing.T, s *mlx.Scope, c *Cache, n int) []float32 {
 	t.Helper()
-	values := make([]float32, n)
-	for i := range values {
-		values[i] = float32(c.Offset() + i)
+	qkv := make([]float32, 3*dim*n)
+	for i := range n {
+		qkv[3*dim*i+2*dim] = float32(c.Offset() + i)
 	}
 	pass := c.Begin(n)
-	zeros := s.Zeros([]int{1, 1, n, 1}, mlx.Float32)
-	out := pass.Attend(s, 0, zeros, zeros, mlx.FromSlice(s, values, 1, 1, n, 1), 1)
+	out := pass.Attend(s, 0, mlx.FromSlice(s, qkv, 1, n, 3*dim), Attention{Heads: 1, Scale: 1})
 	pass.End()
-	got, err := mlx.ToSlice[float32](s, out)
+	got, err := mlx.ToSlice[float32](s, s.SliceAxis(out, -1, 0, 1))
 	require.NoError(t, err)
 	return got
+}
+
+// bothWays runs fn over the kernel and over stock operations.
+func bothWays(t *testing.T, fn func(t *testing.T, kernels bool)) {
+	t.Helper()
+	for _, kernels := range []bool{true, false} {
+		t.Run(fmt.Sprintf("kernels %v", kernels), func(t *testing.T) { fn(t, kernels) })
+	}
 }
 
 func TestAQuerySeesItsWindowHoweverTokensAreCut(t *testing.T) {
@@ -60,34 +72,38 @@ func TestAQuerySeesItsWindowHoweverTokensAreCut(t *testing.T) {
 		}
 		return float64(first+position) / 2
 	}
-	for _, window := range []int{0, 1, 8, 300} {
-		for _, cuts := range [][]int{{600}, {1, 1, 7, 8, 9, 250, 324}, {255, 1, 1, 255, 1, 87}} {
-			onWorker(t, func(s *mlx.Scope) {
-				c := New([]Spec{{Heads: 1, HeadDim: 1, Window: window}})
-				defer c.Close()
-				position := 0
-				for _, n := range cuts {
-					for _, got := range attend(t, s, c, n) {
-						require.InDelta(t, mean(position, window), got, 1e-3, "window %d, position %d", window, position)
-						position++
+	bothWays(t, func(t *testing.T, kernels bool) {
+		for _, window := range []int{0, 1, 8, 300} {
+			for _, cuts := range [][]int{{600}, {1, 1, 7, 8, 9, 250, 324}, {255, 1, 1, 255, 1, 87}} {
+				onWorker(t, func(s *mlx.Scope) {
+					c := New([]Spec{{Heads: 1, HeadDim: dim, Window: window}}, kernels)
+					defer c.Close()
+					position := 0
+					for _, n := range cuts {
+						for _, got := range attend(t, s, c, n) {
+							require.InDelta(t, mean(position, window), got, 1e-3, "window %d, position %d", window, position)
+							position++
+						}
 					}
-				}
-				require.Equal(t, 600, c.Offset())
-			})
+					require.Equal(t, 600, c.Offset())
+				})
+			}
 		}
-	}
+	})
 }
 
 func TestACacheGrowsInSteps(t *testing.T) {
-	onWorker(t, func(s *mlx.Scope) {
-		c := New([]Spec{{Heads: 1, HeadDim: 1}})
-		defer c.Close()
-		require.Empty(t, c.Arrays())
-		for _, step := range []struct{ tokens, capacity int }{{1, 256}, {255, 256}, {1, 512}, {600, 1024}} {
-			attend(t, s, c, step.tokens)
-			require.Equal(t, step.capacity, c.Arrays()[0].Dim(2))
-			require.Equal(t, step.capacity, Capacity(c.Offset()))
-		}
+	bothWays(t, func(t *testing.T, kernels bool) {
+		onWorker(t, func(s *mlx.Scope) {
+			c := New([]Spec{{Heads: 1, HeadDim: dim}}, kernels)
+			defer c.Close()
+			require.Empty(t, c.Arrays())
+			for _, step := range []struct{ tokens, capacity int }{{1, 256}, {255, 256}, {1, 512}, {600, 1024}} {
+				attend(t, s, c, step.tokens)
+				require.Equal(t, step.capacity, c.Arrays()[0].Dim(2))
+				require.Equal(t, step.capacity, Capacity(c.Offset()))
+			}
+		})
 	})
 }
 

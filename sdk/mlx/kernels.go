@@ -21,6 +21,9 @@ import (
 	"github.com/clademl/clade/sdk/contract"
 )
 
+// KernelsABI is the version of libcladekernels' interface that this binding speaks.
+const KernelsABI = C.CK_ABI
+
 // Kernels is the runtime's libcladekernels: CPU primitives that MLX lacks, on weights that the library owns. Their results
 // are row by row: they depend neither on other rows nor on threads nor on the dispatch level.
 type Kernels struct {

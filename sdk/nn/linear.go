@@ -2,14 +2,42 @@ package nn
 
 import "github.com/clademl/clade/sdk/mlx"
 
-// Linear is y = x Wᵀ + b.
+// Parameters is where a layer's tensors are found by name; *weights.Tensors is one.
+type Parameters interface {
+	// Get is an array, nil when there is none of that name or it is packed.
+	Get(name string) *mlx.Array
+	// Packed is a matrix in the kernels' memory, nil when it is an array.
+	Packed(name string) *mlx.Packed
+}
+
+// Linear is y = x Wᵀ + b. Its matrix is an array or packed for the kernels.
 type Linear struct {
-	Weight *mlx.Array // [out, in]
+	Weight *mlx.Array // [out, in], nil when Packed
 	Bias   *mlx.Array // [out], or nil
+	Packed *mlx.Packed
+}
+
+// NewLinear finds path.weight and, where there is one, path.bias. A packed weight takes its bias along.
+func NewLinear(s *mlx.Scope, p Parameters, path string) Linear {
+	l := Linear{Weight: p.Get(path + ".weight"), Bias: p.Get(path + ".bias"), Packed: p.Packed(path + ".weight")}
+	if l.Packed == nil || l.Bias == nil {
+		return l
+	}
+	bias, err := mlx.ToSlice[float32](s, s.AsType(l.Bias, mlx.Float32))
+	if err == nil {
+		err = l.Packed.SetBias(bias)
+	}
+	if err != nil {
+		_ = s.Fail(err)
+	}
+	return l
 }
 
 // Forward maps [.., in] to [.., out].
 func (l Linear) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	if l.Packed != nil {
+		return s.PackedLinear(x, mlx.PackedLinear{Weights: []*mlx.Packed{l.Packed}})
+	}
 	dtype := x.DType()
 	wide := l.Weight.DType() != dtype
 	if wide {
@@ -27,20 +55,70 @@ func (l Linear) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	return x
 }
 
-// Embedding is a table of rows by token id.
+// AddTo is h + Forward(x), one kernel when packed.
+func (l Linear) AddTo(s *mlx.Scope, h, x *mlx.Array) *mlx.Array {
+	if l.Packed != nil {
+		return s.PackedLinear(x, mlx.PackedLinear{Weights: []*mlx.Packed{l.Packed}, Residual: h})
+	}
+	return s.Add(h, l.Forward(s, x))
+}
+
+// packed is the layers' matrices, nil unless the kernels hold them all.
+func packed(layers []Linear) []*mlx.Packed {
+	out := make([]*mlx.Packed, len(layers))
+	for i, l := range layers {
+		if out[i] = l.Packed; out[i] == nil {
+			return nil
+		}
+	}
+	return out
+}
+
+// Project is norm(x) through each layer, the results side by side: [.., in] to [.., sum of out]. One kernel when packed.
+func Project(s *mlx.Scope, norm RMSNorm, x *mlx.Array, layers ...Linear) *mlx.Array {
+	if w := packed(layers); w != nil {
+		return s.PackedLinear(x, mlx.PackedLinear{Weights: w, Norm: norm.Weight, Eps: norm.Eps})
+	}
+	x = norm.Forward(s, x)
+	parts := make([]*mlx.Array, len(layers))
+	for i, l := range layers {
+		parts[i] = l.Forward(s, x)
+	}
+	return s.Concat(-1, parts...)
+}
+
+// SwiGLU is silu(gate(norm(x))) * up(norm(x)): [.., in] to [.., out]. One kernel when packed.
+func SwiGLU(s *mlx.Scope, norm RMSNorm, x *mlx.Array, gate, up Linear) *mlx.Array {
+	if w := packed([]Linear{gate, up}); w != nil {
+		return s.PackedLinear(x, mlx.PackedLinear{Weights: w, Gate: mlx.SiLU, Norm: norm.Weight, Eps: norm.Eps})
+	}
+	x = norm.Forward(s, x)
+	return s.Mul(s.SiLU(gate.Forward(s, x)), up.Forward(s, x))
+}
+
+// Embedding is a table of rows by token id. Its matrix is an array or packed for the kernels.
 type Embedding struct {
-	Weight *mlx.Array // [vocab, hidden]
+	Weight *mlx.Array // [vocab, hidden], nil when Packed
+	Packed *mlx.Packed
 	// DType is what its rows are read as: the graph's compute dtype.
 	DType mlx.DType
 }
 
+// NewEmbedding finds path.weight.
+func NewEmbedding(p Parameters, path string, dtype mlx.DType) Embedding {
+	return Embedding{Weight: p.Get(path + ".weight"), Packed: p.Packed(path + ".weight"), DType: dtype}
+}
+
 // Forward looks up ids [.., T] and returns [.., T, hidden].
 func (e Embedding) Forward(s *mlx.Scope, ids *mlx.Array) *mlx.Array {
+	if e.Packed != nil {
+		return s.PackedEmbed(ids, e.Packed, e.DType)
+	}
 	return s.AsType(s.Take(e.Weight, ids, 0), e.DType)
 }
 
 // AsLinear is the output head of a model whose head is tied to its embedding.
-func (e Embedding) AsLinear() Linear { return Linear{Weight: e.Weight} }
+func (e Embedding) AsLinear() Linear { return Linear{Weight: e.Weight, Packed: e.Packed} }
 
 // RMSNorm is w * x / sqrt(mean(x²) + eps), statistics in float32.
 type RMSNorm struct {

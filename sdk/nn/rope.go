@@ -95,8 +95,9 @@ func (c RopeConfig) Check() error {
 
 // Rope rotates queries and keys by their positions.
 type Rope struct {
-	args   mlx.RoPE
-	mscale float64 // multiplies the rotating channels first; 1 for most kinds
+	args    mlx.RoPE
+	mscale  float64    // multiplies the rotating channels first; 1 for most kinds
+	invFreq *mlx.Array // [dims/2] float32, for the kernels
 }
 
 // NewRope computes the frequencies in MLX float32 operations, in mlx-lm's order, so that they have its bits. The Rope keeps
@@ -117,22 +118,43 @@ func NewRope(s *mlx.Scope, c RopeConfig) *Rope {
 			r.mscale = math.Sqrt(1 + math.Log(ratio)/math.Log(float64(c.OriginalPositions)))
 		}
 	}
+	return r.keep(s)
+}
+
+// keep evaluates the frequencies and their inverses, as fast.rope would take them, and moves them out of the scope. A failure
+// stays in s.
+func (r *Rope) keep(s *mlx.Scope) *Rope {
 	if r.args.Freqs != nil {
-		_ = s.Eval(r.args.Freqs) // a failure stays in s
+		r.invFreq = s.Reciprocal(r.args.Freqs)
+		_ = s.Eval(r.args.Freqs)
 		s.Keep(r.args.Freqs)
+	} else {
+		half := float64(r.args.Dims / 2)
+		steps := s.Arange(0, -half, -1, mlx.Float32)
+		r.invFreq = s.Exp(s.MulScalar(steps, float64(float32(math.Log(float64(r.args.Base))))/half))
 	}
+	_ = s.Eval(r.invFreq)
+	s.Keep(r.invFreq)
 	return r
+}
+
+// Kernel sets what the attention kernel reads of the rotation.
+func (r *Rope) Kernel(a *mlx.PackedAttention) {
+	a.RopeDims, a.RopeTraditional, a.InvFreq = r.args.Dims, r.args.Traditional, r.invFreq
+	a.RopeScale, a.RopeMScale = r.args.Scale, float32(r.mscale)
 }
 
 // NewRopeFactors is the rope of a file that stores a divisor for each frequency (GGUF's rope_freqs.weight, [dims/2]).
 func NewRopeFactors(s *mlx.Scope, c RopeConfig, factors *mlx.Array) *Rope {
 	freqs := s.Mul(s.AsType(factors, mlx.Float32), baseFreqs(s, c))
-	_ = s.Eval(freqs)
-	return &Rope{args: mlx.RoPE{Dims: c.Dims, Traditional: c.Traditional, Scale: 1, Freqs: s.Keep(freqs)}, mscale: 1}
+	return (&Rope{args: mlx.RoPE{Dims: c.Dims, Traditional: c.Traditional, Scale: 1, Freqs: freqs}, mscale: 1}).keep(s)
 }
 
 // Close frees the frequencies.
-func (r *Rope) Close() { r.args.Freqs.Close() }
+func (r *Rope) Close() {
+	r.args.Freqs.Close()
+	r.invFreq.Close()
+}
 
 // Forward rotates x [B, H, T, D], whose first row stands at position offset.
 func (r *Rope) Forward(s *mlx.Scope, x *mlx.Array, offset int) *mlx.Array {

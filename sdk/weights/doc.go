@@ -5,7 +5,8 @@
 // Load then reads each tensor by pread from the range that sdk/artifact checked, into memory that MLX allocated.
 //
 // Invariants: no payload byte is read before Load; a mismatch is ArtifactCorrupt naming file and tensor; a format that this
-// version does not decode is UnsupportedModel naming it. Quantized tensors are dequantized to float32 while they load: the
-// kernels that read them packed come with the kernels release, and plans say so.
+// version does not decode is UnsupportedModel naming it. A matrix goes to the kernels packed as
+// it is stored, where the runtime has kernels; without them a quantized one is dequantized to float32 while it loads, and the
+// plan says so.
 // Not for: knowing an architecture's names (the family), doing arithmetic with them (sdk/nn).
 package weights

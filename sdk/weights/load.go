@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unsafe"
 
 	"github.com/clademl/clade/sdk/artifact"
@@ -26,38 +27,65 @@ type Progress struct {
 // Tensors are loaded parameters by name. Close frees them.
 type Tensors struct {
 	arrays map[string]*mlx.Array
+	packed map[string]*mlx.Packed
 }
 
-// Get is the parameter of that name, which Match has promised; nil for a name that was no Param.
+// Get is the parameter of that name, which Match has promised; nil for one that is packed, or for no Param.
 func (t *Tensors) Get(name string) *mlx.Array { return t.arrays[name] }
 
-// Close frees every array.
+// Packed is the matrix of that name in the kernels' memory; nil for an array.
+func (t *Tensors) Packed(name string) *mlx.Packed { return t.packed[name] }
+
+// Close frees every array and packed weight.
 func (t *Tensors) Close() {
 	for _, a := range t.arrays {
 		a.Close()
 	}
-	t.arrays = nil
+	for _, p := range t.packed {
+		p.Close()
+	}
+	t.arrays, t.packed = nil, nil
 }
 
-// Load reads all parameters. Float tensors come as dtype, quantized ones as float32. report is called after every piece.
-func (s *Set) Load(ctx context.Context, scope *mlx.Scope, dtype mlx.DType, report func(Progress)) (_ *Tensors, err error) {
+// Target is what a model is loaded for.
+type Target struct {
+	// DType is what the graph computes in.
+	DType mlx.DType
+	// Kernels take the matrices, packed as they are stored; nil loads everything as arrays.
+	Kernels *mlx.Kernels
+}
+
+// packs reports whether a source goes to the kernels: the matrices that a graph multiplies by or looks rows up in.
+func (t Target) packs(src Source) bool {
+	return t.Kernels != nil && len(src.Shape) == 2 && strings.HasSuffix(src.Name, ".weight")
+}
+
+// Load reads all parameters. Arrays of float tensors have the target's dtype, of quantized ones float32. report is called
+// after every piece.
+func (s *Set) Load(ctx context.Context, scope *mlx.Scope, target Target, report func(Progress)) (_ *Tensors, err error) {
 	l := loader{set: s, ctx: ctx, report: report}
 	l.progress.TensorsTotal, l.progress.BytesTotal = len(s.sources), s.StoredBytes()
-	out := &Tensors{arrays: make(map[string]*mlx.Array, len(s.sources))}
+	out := &Tensors{arrays: map[string]*mlx.Array{}, packed: map[string]*mlx.Packed{}}
 	defer func() {
 		if err != nil {
 			out.Close()
 		}
 	}()
 	for _, src := range s.sources {
-		array, memory, err := scope.Empty(src.loadsAs(dtype), src.Shape...)
-		if err != nil {
-			return nil, fmt.Errorf("allocate %s: %w", src.Name, err)
+		if target.packs(src) {
+			if out.packed[src.Name], err = l.pack(src, target); err != nil {
+				return nil, err
+			}
+		} else {
+			array, memory, err := scope.Empty(src.loadsAs(target.DType), src.Shape...)
+			if err != nil {
+				return nil, fmt.Errorf("allocate %s: %w", src.Name, err)
+			}
+			if err := l.load(src, array.DType(), memory); err != nil {
+				return nil, err
+			}
+			out.arrays[src.Name] = scope.Keep(array)
 		}
-		if err := l.load(src, array.DType(), memory); err != nil {
-			return nil, err
-		}
-		out.arrays[src.Name] = scope.Keep(array)
 		l.progress.Tensors++
 		l.report(l.progress)
 	}
@@ -83,16 +111,107 @@ type loader struct {
 func (l *loader) load(src Source, dtype mlx.DType, memory []byte) error {
 	width := src.Shape[len(src.Shape)-1]
 	rows := int(src.elements()) / width
+	rowOut := len(memory) / rows
+	if cap(l.scratch) < width {
+		l.scratch = make([]float32, width)
+	}
+	return l.pieces(src, rows, width, func(first, count int, row func(int) [][]byte) error {
+		for r := range count {
+			at := halfSplitRow(first+r, rows, src.InterleavedHeads)
+			l.row(src.codec, dtype, memory[at*rowOut:(at+1)*rowOut], row(r))
+		}
+		return nil
+	})
+}
+
+// pack brings one matrix into the kernels' memory.
+func (l *loader) pack(src Source, target Target) (_ *mlx.Packed, err error) {
+	rows, width := src.Shape[0], src.Shape[1]
+	p, err := src.newPacked(target)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", src.Name, err)
+	}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	how := src.codec.packing(target.DType)
+	sizes := how.rowBytes(width)
+	var staged [3][]byte
+	err = l.pieces(src, rows, width, func(first, count int, row func(int) [][]byte) error {
+		for i, n := range sizes {
+			if cap(staged[i]) < count*n {
+				staged[i] = make([]byte, count*n)
+			}
+			staged[i] = staged[i][:count*n]
+		}
+		for r := range count {
+			var dst [3][]byte
+			for i, n := range sizes {
+				dst[i] = staged[i][r*n : (r+1)*n]
+			}
+			if err := l.packRow(src, how, dst, row(r)); err != nil {
+				return corrupt(src.reads[0], "row %d: %w", first+r, err)
+			}
+		}
+		return set(p, src, rows, first, count, sizes, staged)
+	})
+	return p, err
+}
+
+// packRow makes the kernels' input of one row.
+func (l *loader) packRow(src Source, how packing, dst [3][]byte, row [][]byte) error {
+	f, float := src.codec.(floatCodec)
+	if float && stores[how.dtype] != f.name {
+		if width := src.Shape[1]; cap(l.scratch) < width {
+			l.scratch = make([]float32, width)
+		}
+		l.row(f, how.dtype, dst[0], row)
+		return nil
+	}
+	return src.codec.pack(dst, row)
+}
+
+// set hands staged rows over, one call for all that stay in order.
+func set(p *mlx.Packed, src Source, rows, first, count int, sizes [3]int, staged [3][]byte) error {
+	step := count
+	if src.InterleavedHeads != 0 {
+		step = 1
+	}
+	for r := 0; r < count; r += step {
+		at := halfSplitRow(first+r, rows, src.InterleavedHeads)
+		var part [3][]byte
+		for i, n := range sizes {
+			part[i] = staged[i][r*n : (r+step)*n]
+		}
+		var err error
+		if p.Affine == nil {
+			err = p.SetDense(at, step, part[0])
+		} else {
+			err = p.SetAffine(at, step, part[0], part[1], part[2])
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", src.Name, err)
+		}
+	}
+	return nil
+}
+
+// pieces reads a source's rows of width values, some at a time. row(r) is row r of a piece in each tensor that is read.
+func (l *loader) pieces(src Source, rows, width int, use func(first, count int, row func(r int) [][]byte) error) error {
 	sizes := src.codec.rowBytes(width)
 	rowTotal := 0
 	for _, n := range sizes {
 		rowTotal += n
 	}
-	rowOut := len(memory) / rows
-	if cap(l.scratch) < width {
-		l.scratch = make([]float32, width)
+	buffers, at := make([][]byte, len(sizes)), make([][]byte, len(sizes))
+	row := func(r int) [][]byte {
+		for i, n := range sizes {
+			at[i] = buffers[i][r*n : (r+1)*n]
+		}
+		return at
 	}
-	buffers := make([][]byte, len(sizes))
 	for first := 0; first < rows; {
 		count := min(max(pieceBytes/rowTotal, 1), rows-first)
 		for i, t := range src.reads {
@@ -100,13 +219,8 @@ func (l *loader) load(src Source, dtype mlx.DType, memory []byte) error {
 				return err
 			}
 		}
-		for r := range count {
-			row := make([][]byte, len(sizes))
-			for i, n := range sizes {
-				row[i] = buffers[i][r*n : (r+1)*n]
-			}
-			at := halfSplitRow(first+r, rows, src.InterleavedHeads)
-			l.row(src.codec, dtype, memory[at*rowOut:(at+1)*rowOut], row)
+		if err := use(first, count, row); err != nil {
+			return err
 		}
 		first += count
 		l.progress.Bytes += int64(count * rowTotal)

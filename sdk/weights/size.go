@@ -20,13 +20,37 @@ func (s *Set) StoredBytes() int64 {
 	return n
 }
 
-// LoadedBytes is what the arrays take when the graph computes in dtype.
-func (s *Set) LoadedBytes(dtype mlx.DType) int64 {
+// LoadedBytes is what the parameters take once they are loaded for target.
+func (s *Set) LoadedBytes(target Target) (int64, error) {
 	var n int64
 	for _, src := range s.sources {
-		n += src.elements() * int64(src.loadsAs(dtype).Size())
+		if !target.packs(src) {
+			n += src.elements() * int64(src.loadsAs(target.DType).Size())
+			continue
+		}
+		size, err := src.packedBytes(target)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", src.Name, err)
+		}
+		n += size
 	}
-	return n
+	return n, nil
+}
+
+func (src Source) packedBytes(target Target) (int64, error) {
+	how := src.codec.packing(target.DType)
+	if how.affine == nil {
+		return target.Kernels.DenseBytes(src.Shape[0], src.Shape[1], how.dtype)
+	}
+	return target.Kernels.AffineBytes(src.Shape[0], src.Shape[1], *how.affine)
+}
+
+func (src Source) newPacked(target Target) (*mlx.Packed, error) {
+	how := src.codec.packing(target.DType)
+	if how.affine == nil {
+		return target.Kernels.NewDense(src.Shape[0], src.Shape[1], how.dtype)
+	}
+	return target.Kernels.NewAffine(src.Shape[0], src.Shape[1], *how.affine)
 }
 
 // Elements counts the parameters' values.

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "pool.h"
 #include "simd.h"
 
 namespace clade {
@@ -19,6 +20,23 @@ void check_extent(int n, int k) {
 }
 
 int stored_bits(int bits) { return bits <= 4 ? 4 : 8; }
+
+// Calls fill(r) for r in [0, count), where r is row `row + r` of the weight; the rows of one panel fall to one thread.
+template <class F>
+void fill_rows(int row, int count, const F& fill) {
+  constexpr int kFewRows = 64;
+  if (count < kFewRows) {
+    for (int r = 0; r < count; r++) fill(r);
+    return;
+  }
+  const int first = row / 16, panels = (row + count + 15) / 16 - first;
+  Pool::get().run([&](int i, int n) {
+    int b, e;
+    part(panels, 1, i, n, &b, &e);
+    for (int r = (first + b) * 16; r < (first + e) * 16; r++)
+      if (r >= row && r < row + count) fill(r - row);
+  });
+}
 
 // Code i of a row of b-bit codes packed as a little-endian bit stream.
 inline uint32_t code_at(const uint8_t* row, size_t i, int b) {
@@ -85,11 +103,11 @@ Weight::~Weight() {
 void Weight::set_dense(int row, int count, const void* rows) {
   const size_t size = shape.format == Format::f32 ? 4 : 2;
   const uint8_t* src = static_cast<const uint8_t*>(rows);
-  for (int r = 0; r < count; r++) {
+  fill_rows(row, count, [&](int r) {
     uint8_t* dst = data + size_t((row + r) / 16) * panel_bytes + size_t((row + r) % 16) * size;
     const uint8_t* s = src + size_t(r) * size_t(k) * size;
     for (int i = 0; i < k; i++) std::memcpy(dst + size_t(i) * 16 * size, s + size_t(i) * size, size);
-  }
+  });
 }
 
 void Weight::set_affine(int row, int count, const uint32_t* codes, const void* scales, const void* biases) {
@@ -98,7 +116,7 @@ void Weight::set_affine(int row, int count, const uint32_t* codes, const void* s
   const int groups = k / shape.group;
   const bool four = shape.format == Format::q4;
   const size_t block = 2 * sb + size_t(shape.group) * (four ? 8 : 16);
-  for (int r = 0; r < count; r++) {
+  fill_rows(row, count, [&](int r) {
     const int lane = (row + r) % 16;
     uint8_t* dst = data + size_t((row + r) / 16) * panel_bytes;
     const uint8_t* src = reinterpret_cast<const uint8_t*>(codes + size_t(r) * words);
@@ -116,7 +134,7 @@ void Weight::set_affine(int row, int count, const uint32_t* codes, const void* s
           body[i * 16 + lane] = uint8_t(c);
       }
     }
-  }
+  });
 }
 
 void Weight::row(int r, float* out) const {

@@ -3,13 +3,14 @@ package llama
 import (
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/engine"
+	"github.com/clademl/clade/sdk/kernels"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/weights"
 )
 
 // Graph is the generic llama of a graph table.
 func Graph() engine.Graph {
-	return engine.Graph{ID: "llama", Kernels: []string{engine.LinearQuantized.Name}, Read: read}
+	return engine.Graph{ID: "llama", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name}, Read: read}
 }
 
 func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
@@ -29,10 +30,16 @@ func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error
 }
 
 // tokenBytes counts what one token of an evaluation holds at the widest place of a block: the residual stream and norms, and
-// either the scores of the stock attention (twice, before and after softmax) or the MLP's three rows.
-func (c Config) tokenBytes(context int, dtype mlx.DType) int64 {
-	residual := 4 * int64(c.HiddenSize)
-	attention := 2*int64(c.Heads)*int64(context) + 3*int64(c.Heads)*int64(c.HeadDim)
+// either attention or the MLP. Stock attention keeps the scores twice, before and after softmax; the kernels widen their input
+// to float32 and keep no scores.
+func (c Config) tokenBytes(context int, dtype mlx.DType, packed bool) int64 {
+	residual, size := 4*int64(c.HiddenSize), int64(dtype.Size())
+	heads := int64(c.Heads) * int64(c.HeadDim)
+	if packed {
+		held := residual + max(int64(c.Heads+2*c.KVHeads)*int64(c.HeadDim)+heads, int64(c.IntermediateSize))
+		return held*size + 4*(max(int64(c.HiddenSize), int64(c.IntermediateSize), heads)+heads)
+	}
+	attention := 2*int64(c.Heads)*int64(context) + 3*heads
 	mlp := 4 * int64(c.IntermediateSize)
-	return (residual + max(attention, mlp)) * int64(dtype.Size())
+	return (residual + max(attention, mlp)) * size
 }

@@ -23,7 +23,7 @@ type Model struct {
 // New builds the graph over loaded tensors, which it takes over, to compute in dtype. It runs on the worker's thread.
 func New(s *mlx.Scope, c Config, w *weights.Tensors, dtype mlx.DType) *Model {
 	m := &Model{
-		EmbedTokens: nn.Embedding{Weight: w.Get("model.embed_tokens.weight"), DType: dtype},
+		EmbedTokens: nn.NewEmbedding(w, "model.embed_tokens", dtype),
 		Norm:        nn.RMSNorm{Weight: w.Get("model.norm.weight"), Eps: c.RMSNormEps},
 		config:      c, tensors: w,
 	}
@@ -33,11 +33,12 @@ func New(s *mlx.Scope, c Config, w *weights.Tensors, dtype mlx.DType) *Model {
 		m.rope = nn.NewRope(s, c.Rope)
 	}
 	for i := range c.Layers {
-		m.Layers = append(m.Layers, newBlock(c, w, i, m.rope))
+		m.Layers = append(m.Layers, newBlock(s, c, w, i, m.rope))
 	}
-	m.LMHead = newLinear(w, "lm_head")
 	if c.Tied {
 		m.LMHead = m.EmbedTokens.AsLinear()
+	} else {
+		m.LMHead = nn.NewLinear(s, w, "lm_head")
 	}
 	return m
 }

@@ -73,8 +73,24 @@ func readConfig(t *testing.T, a *artifact.Artifact) Config {
 	return Config{}
 }
 
-// open makes an engine over a checkpoint that computes in dtype; the test ends with no live array.
+// open makes an engine over a checkpoint that computes in dtype, on the kernels; the test ends with no live array.
 func open(t *testing.T, path string, dtype mlx.DType, chunk int) *engine.Engine {
+	t.Helper()
+	k, err := openRuntime(t).Kernels()
+	require.NoError(t, err, "run make setup")
+	return openOn(t, path, weights.Target{DType: dtype, Kernels: k}, chunk)
+}
+
+// bothWays runs fn on the kernels and on MLX's own operations.
+func bothWays(t *testing.T, fn func(t *testing.T, kernels *mlx.Kernels)) {
+	t.Helper()
+	k, err := openRuntime(t).Kernels()
+	require.NoError(t, err, "run make setup")
+	t.Run("kernels", func(t *testing.T) { fn(t, k) })
+	t.Run("stock", func(t *testing.T) { fn(t, nil) })
+}
+
+func openOn(t *testing.T, path string, target weights.Target, chunk int) *engine.Engine {
 	t.Helper()
 	before := mlx.LiveHandles()
 	r := openRuntime(t)
@@ -88,15 +104,15 @@ func open(t *testing.T, path string, dtype mlx.DType, chunk int) *engine.Engine 
 	require.NoError(t, err)
 	var model *Model
 	require.NoError(t, worker.Do(context.Background(), func(s *mlx.Scope) error {
-		tensors, err := set.Load(context.Background(), s, dtype, func(weights.Progress) {})
+		tensors, err := set.Load(context.Background(), s, target, func(weights.Progress) {})
 		if err != nil {
 			return err
 		}
-		model = New(s, c, tensors, dtype)
+		model = New(s, c, tensors, target.DType)
 		return s.Err()
 	}))
 	e := engine.New(r, worker, model, engine.Config{
-		Context: 512, PrefillChunk: chunk, Queue: 4, EOS: c.EOS, Provenance: &cladev1.Provenance{},
+		Context: 512, PrefillChunk: chunk, Queue: 4, EOS: c.EOS, Provenance: &cladev1.Provenance{}, Kernels: target.Kernels, MaxThreads: 2,
 	})
 	t.Cleanup(func() {
 		require.NoError(t, e.Close())

@@ -2,6 +2,7 @@ package quant
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 )
 
@@ -11,13 +12,16 @@ type Block struct {
 	Values, Bytes int
 	decode        func(dst []float32, src []byte)
 	encode        func(dst []byte, src []float32)
+	// Affine is the packing that says the same: half scales and biases, one group a block.
+	Affine Affine
+	codes  func(dst, src []byte) (scale, bias uint16)
 }
 
 // blocks lists the formats that this version decodes.
 var blocks = map[string]Block{
-	"Q4_0": {"Q4_0", 32, 18, decodeQ40, encodeQ40},
-	"Q4_1": {"Q4_1", 32, 20, decodeQ41, encodeQ41},
-	"Q8_0": {"Q8_0", 32, 34, decodeQ80, encodeQ80},
+	"Q4_0": {"Q4_0", 32, 18, decodeQ40, encodeQ40, Affine{4, 32}, codesQ40},
+	"Q4_1": {"Q4_1", 32, 20, decodeQ41, encodeQ41, Affine{4, 32}, codesQ41},
+	"Q8_0": {"Q8_0", 32, 34, decodeQ80, encodeQ80, Affine{8, 32}, codesQ80},
 }
 
 // BlockFormat finds a block format by its ggml name.
@@ -35,6 +39,22 @@ func (b Block) Row(dst []float32, src []byte) {
 		b.decode(dst[:b.Values], src[:b.Bytes])
 		dst, src = dst[b.Values:], src[b.Bytes:]
 	}
+}
+
+// AffineRow rewrites one row of n values as MLX's packed codes with half scales and biases, all little-endian: the same values
+// bit for bit. It fails where a bias is beyond what a half holds.
+func (b Block) AffineRow(codes, scales, biases, src []byte) error {
+	per := b.Affine.RowBytes(b.Values)
+	for i := 0; len(src) > 0; i++ {
+		scale, bias := b.codes(codes[i*per:(i+1)*per], src[:b.Bytes])
+		if bias&0x7c00 == 0x7c00 && scale&0x7c00 != 0x7c00 {
+			return fmt.Errorf("block %d: scale %g is too large for packed codes", i, F16(scale))
+		}
+		binary.LittleEndian.PutUint16(scales[2*i:], scale)
+		binary.LittleEndian.PutUint16(biases[2*i:], bias)
+		src = src[b.Bytes:]
+	}
+	return nil
 }
 
 // Quantize encodes one row as the reference quantizer of ggml does; it exists to make test checkpoints.
@@ -70,6 +90,33 @@ func decodeQ80(dst []float32, src []byte) {
 	for i, q := range src[2:34] {
 		dst[i] = d * float32(int8(q))
 	}
+}
+
+// nibblesInOrder repacks low nibbles first, then high ones, as pairs of neighbours.
+func nibblesInOrder(dst, src []byte) {
+	for i := range 8 {
+		dst[i] = src[2*i]&15 | src[2*i+1]<<4
+		dst[i+8] = src[2*i]>>4 | src[2*i+1]&0xf0
+	}
+}
+
+func codesQ40(dst, src []byte) (scale, bias uint16) {
+	nibblesInOrder(dst, src[2:18])
+	scale = binary.LittleEndian.Uint16(src)
+	return scale, ToF16(-8 * F16(scale))
+}
+
+func codesQ41(dst, src []byte) (scale, bias uint16) {
+	nibblesInOrder(dst, src[4:20])
+	return binary.LittleEndian.Uint16(src), binary.LittleEndian.Uint16(src[2:])
+}
+
+func codesQ80(dst, src []byte) (scale, bias uint16) {
+	for i, q := range src[2:34] {
+		dst[i] = q + 128
+	}
+	scale = binary.LittleEndian.Uint16(src)
+	return scale, ToF16(-128 * F16(scale))
 }
 
 func encodeQ40(dst []byte, src []float32) {

@@ -1,0 +1,173 @@
+package kernels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/clademl/clade/sdk/mlx"
+)
+
+// The kernels of libcladekernels for the CPU (native/kernels). Activations keep their dtype, sums are float32 in one order.
+var (
+	// Linear is a norm, one or more matrices, a gate and a residual.
+	Linear = Kernel{
+		Name:      "linear",
+		Signature: "x [.., in], w [out, in] dense or affine (2 to 8 bits, Q4_0, Q4_1, Q8_0), norm [in]?, residual [.., out]? -> [.., out]",
+		Devices:   []string{"cpu"},
+		Fallback:  "matrices are arrays, dequantized to float32 at load, and MLX multiplies them",
+	}
+	// Embed looks up rows.
+	Embed = Kernel{
+		Name:      "embed",
+		Signature: "ids [..], w [vocab, hidden] dense or affine -> [.., hidden]",
+		Devices:   []string{"cpu"},
+		Fallback:  "the table is an array, dequantized to float32 at load, and MLX takes its rows",
+	}
+	// Attend is rope, the cache write and softmax attention.
+	Attend = Kernel{
+		Name:      "attend",
+		Signature: "qkv [1, T, (heads + 2 kv_heads) d], keys and values [1, kv_heads, capacity, d] -> [1, T, heads d]",
+		Devices:   []string{"cpu"},
+		Fallback:  "MLX's rope, slice update and scaled dot product attention",
+	}
+)
+
+// CPU is the registry of all of them.
+func CPU() Registry { return NewRegistry(Linear, Embed, Attend) }
+
+// Tested is the runtime's library with every kernel compared with its fallback once.
+type Tested struct {
+	*mlx.Kernels
+	results map[string]error
+}
+
+// Load opens the runtime's library and tests it, on a worker of its own.
+func Load(r *mlx.Runtime) (_ *Tested, err error) {
+	k, err := r.Kernels()
+	if err != nil {
+		return nil, err
+	}
+	w, err := r.NewWorker(mlx.CPU)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	t := &Tested{Kernels: k, results: map[string]error{}}
+	for name, test := range map[string]func(*mlx.Scope, *mlx.Kernels) error{Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend} {
+		t.results[name] = w.Do(context.Background(), func(s *mlx.Scope) error { return errors.Join(test(s, k), s.Err()) })
+	}
+	return t, nil
+}
+
+// SelfTest is the result of the comparison at load.
+func (t *Tested) SelfTest(name string) error { return t.results[name] }
+
+// wave is n values without a pattern that a kernel could get right by accident.
+func wave(s *mlx.Scope, seed float64, shape ...int) *mlx.Array {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = float32(math.Sin(seed + float64(i)*0.7 + float64(i%13)*1.9))
+	}
+	return mlx.FromSlice(s, out, shape...)
+}
+
+// packedWave is a quantized matrix in the kernels' memory and the array of its values.
+func packedWave(s *mlx.Scope, k *mlx.Kernels, seed float64, rows, cols int) (*mlx.Packed, *mlx.Array, error) {
+	q := mlx.Quant{GroupSize: 32, Bits: 4}
+	codes, scales, biases := s.Quantize(wave(s, seed, rows, cols), q)
+	p, err := k.NewAffine(rows, cols, mlx.Affine{Bits: q.Bits, Group: q.GroupSize, Scale: mlx.Float32})
+	if err != nil {
+		return nil, nil, err
+	}
+	var raw [3][]byte
+	for i, a := range []*mlx.Array{codes, scales, biases} {
+		if raw[i], err = mlx.Bytes(s, a); err != nil {
+			p.Close()
+			return nil, nil, err
+		}
+	}
+	if err := p.SetAffine(0, rows, raw[0], raw[1], raw[2]); err != nil {
+		p.Close()
+		return nil, nil, err
+	}
+	return p, s.Dequantize(codes, scales, biases, q, mlx.Opt[mlx.DType]{}), nil
+}
+
+// agree compares two float32 arrays within 1e-5 of the largest value.
+func agree(s *mlx.Scope, got, want *mlx.Array) error {
+	g, err := mlx.ToSlice[float32](s, got)
+	if err != nil {
+		return err
+	}
+	w, err := mlx.ToSlice[float32](s, want)
+	if err != nil {
+		return err
+	}
+	if len(g) != len(w) {
+		return fmt.Errorf("%d values, the fallback has %d", len(g), len(w))
+	}
+	var largest, apart float64
+	for i := range w {
+		largest = max(largest, math.Abs(float64(w[i])))
+		apart = max(apart, math.Abs(float64(g[i])-float64(w[i])))
+	}
+	if !(apart <= 1e-5*largest) { // also when either is NaN
+		return fmt.Errorf("differs from the fallback by %g where values reach %g", apart, largest)
+	}
+	return nil
+}
+
+func testLinear(s *mlx.Scope, k *mlx.Kernels) error {
+	for _, rows := range []int{1, 20} {
+		a, wideA, err := packedWave(s, k, 1, 40, 64)
+		if err != nil {
+			return err
+		}
+		defer a.Close()
+		b, wideB, err := packedWave(s, k, 2, 40, 64)
+		if err != nil {
+			return err
+		}
+		defer b.Close()
+		x, norm, residual := wave(s, 3, rows, 64), wave(s, 4, 64), wave(s, 5, rows, 40)
+		got := s.PackedLinear(x, mlx.PackedLinear{Weights: []*mlx.Packed{a, b}, Gate: mlx.SiLU, Norm: norm, Eps: 1e-5, Residual: residual})
+		n := s.RMSNorm(x, norm, 1e-5)
+		want := s.Add(residual, s.Mul(s.SiLU(s.Matmul(n, s.Transpose(wideA))), s.Matmul(n, s.Transpose(wideB))))
+		if err := agree(s, got, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func testEmbed(s *mlx.Scope, k *mlx.Kernels) error {
+	p, wide, err := packedWave(s, k, 6, 40, 64)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	ids := mlx.FromSlice(s, []int32{39, 0, 17})
+	return agree(s, s.PackedEmbed(ids, p, mlx.Float32), s.Take(wide, ids, 0))
+}
+
+func testAttend(s *mlx.Scope, _ *mlx.Kernels) error {
+	const heads, kvHeads, dim, rows = 4, 2, 16, 9
+	qkv := wave(s, 7, 1, rows, (heads+2*kvHeads)*dim)
+	inv := s.Exp(s.MulScalar(s.Arange(0, -dim/2, -1, mlx.Float32), math.Log(10000)/(dim/2)))
+	cache := func() *mlx.Array { return s.Zeros([]int{1, kvHeads, 256, dim}, mlx.Float32) }
+	got, _, _ := s.PackedAttend(qkv, cache(), cache(), mlx.PackedAttention{
+		Heads: heads, KVHeads: kvHeads, HeadDim: dim, RopeDims: dim, RopeScale: 1, RopeMScale: 1, InvFreq: inv, Scale: 0.25,
+	})
+	part := func(first, n int) *mlx.Array {
+		return s.Transpose(s.Reshape(s.SliceAxis(qkv, -1, first*dim, (first+n)*dim), 1, rows, n, dim), 0, 2, 1, 3)
+	}
+	rope := mlx.RoPE{Dims: dim, Base: 10000}
+	o := s.SDPA(s.RoPE(part(0, heads), rope, 0), s.RoPE(part(heads, kvHeads), rope, 0), part(heads+kvHeads, kvHeads), 0.25, mlx.Causal(), nil)
+	return agree(s, got, s.Reshape(s.Transpose(o, 0, 2, 1, 3), 1, rows, heads*dim))
+}
