@@ -46,7 +46,12 @@ var checks = []struct {
 	next   int32
 }{
 	{[]int32{504, 3575, 282, 4649, 314}, 7042},
-	{question[:2], 198}, {question[:3], 19}, {question[:4], 359}, {question[:8], 11173}, {question[:16], 253}, {question[:31], 2},
+	{question[:2], 198},
+	{question[:3], 19},
+	{question[:4], 359},
+	{question[:8], 11173},
+	{question[:16], 253},
+	{question[:31], 2},
 }
 
 // sound refuses an engine that computes something else: its speed would mean nothing. misses are how many of the checks
