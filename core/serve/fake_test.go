@@ -26,6 +26,7 @@ type fakeEngine struct {
 	readyErr error
 	restarts atomic.Int32
 	closed   atomic.Bool
+	asked    atomic.Bool
 
 	words    []string
 	err      error         // returned after the words
@@ -78,6 +79,7 @@ func (f *fakeEngine) Close(context.Context) error { f.closed.Store(true); return
 
 func (f *fakeEngine) Prompt(messages []map[string]any, kwargs map[string]any) ([]int32, error) {
 	f.messages, f.kwargs = messages, kwargs
+	f.asked.Store(true)
 	if strings.Contains(messages[0]["content"].(string), "too long") {
 		return nil, contract.Errorf(contract.ContextTooLong, "prompt", "has 5000 tokens, the context is 4096")
 	}

@@ -3,11 +3,13 @@ package serve
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/clademl/clade/core/serve/openai"
 )
@@ -41,6 +43,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		defer s.drain.leave()
 		r.Body = http.MaxBytesReader(w, r.Body, int64(min(s.o.MaxRequestBytes, 1<<62)))
+		if r.ContentLength != 0 {
+			r.Body = limitBodyTime(w, r.Body, s.bodyTime)
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -106,3 +111,26 @@ type statusOnly struct {
 func (s *statusOnly) Header() http.Header         { return s.header }
 func (s *statusOnly) Write(p []byte) (int, error) { return len(p), nil }
 func (s *statusOnly) WriteHeader(status int)      { s.status = status }
+
+// timedBody is a request body whose read deadline is lifted as soon as it has been read: the connection is read on while
+// the answer streams, to notice a client that leaves.
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+func limitBodyTime(w http.ResponseWriter, body io.ReadCloser, limit time.Duration) io.ReadCloser {
+	c := http.NewResponseController(w)
+	if err := c.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return body // a writer without deadlines, as in a test
+	}
+	return &timedBody{body, c}
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.control.SetReadDeadline(time.Time{}) // it could be set a moment ago; a closed connection has none
+	}
+	return n, err
+}

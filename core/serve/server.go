@@ -42,7 +42,8 @@ type Options struct {
 	Listening func(addr net.Addr)
 }
 
-// Limits of a connection. There is no write timeout: a stream lasts as long as its generation.
+// Limits of a connection. There is no write timeout, as a stream lasts as long as its generation, and no read timeout of the
+// server's own, as its deadline would end a stream that outlives it; guard sets one for the body alone.
 const (
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 60 * time.Second
@@ -55,7 +56,9 @@ const (
 
 // Server serves models.
 type Server struct {
-	o        Options
+	o Options
+	// bodyTime is bodyTimeout, shorter in tests.
+	bodyTime time.Duration
 	registry *registry
 	drain    drainState
 }
@@ -79,7 +82,7 @@ func New(o Options, models []Served) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{o: o, registry: reg}, nil
+	return &Server{o: o, bodyTime: bodyTimeout, registry: reg}, nil
 }
 
 // Handler is the server's HTTP surface, as Run serves it.
@@ -110,7 +113,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	server := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return work },
 		ErrorLog:    slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelDebug),
 	}

@@ -225,7 +225,7 @@ func TestDrainFinishesRunningRequestsAndRefusesNewOnes(t *testing.T) {
 	url, stop, ended := runServer(t, Options{DrainTimeout: 10 * time.Second}, engine)
 	answered := make(chan reply, 1)
 	go func() { answered <- post(t, url, `{`+hello+`}`) }()
-	require.Eventually(t, func() bool { return !engineIdle(engine) }, 2*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return engine.asked.Load() }, 2*time.Second, time.Millisecond)
 	stop()
 	require.Eventually(t, func() bool { return do(t, http.MethodGet, url+"/health", "").status == 503 }, 2*time.Second, 5*time.Millisecond)
 	require.Equal(t, 503, post(t, url, `{`+hello+`}`).status)
@@ -237,17 +237,42 @@ func TestDrainFinishesRunningRequestsAndRefusesNewOnes(t *testing.T) {
 	require.True(t, engine.closed.Load())
 }
 
-func engineIdle(f *fakeEngine) bool { return f.messages == nil }
-
 func TestDrainTimeoutEndsWhatStillRuns(t *testing.T) {
 	engine := newFake("a", "b")
 	engine.hold = make(chan struct{})
 	url, stop, ended := runServer(t, Options{DrainTimeout: 50 * time.Millisecond}, engine)
 	answered := make(chan reply, 1)
 	go func() { answered <- post(t, url, `{"stream":true,`+hello+`}`) }()
-	require.Eventually(t, func() bool { return !engineIdle(engine) }, 2*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return engine.asked.Load() }, 2*time.Second, time.Millisecond)
 	time.Sleep(20 * time.Millisecond)
 	stop()
 	require.Contains(t, (<-answered).body, `"code":"unavailable"`)
 	require.Equal(t, contract.Unavailable, contract.KindOf(<-ended))
+}
+
+func TestStreamOutlivesTheTimeThatABodyGets(t *testing.T) {
+	engine := newFake("a", "b")
+	engine.hold = make(chan struct{})
+	s, url := serveFake(t, Options{}, map[string]*fakeEngine{"tiny": engine})
+	s.bodyTime = 50 * time.Millisecond
+	answered := make(chan reply, 1)
+	go func() { answered <- post(t, url, `{"stream":true,`+hello+`}`) }()
+	require.Eventually(t, engine.asked.Load, 2*time.Second, time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
+	close(engine.hold)
+	require.Contains(t, (<-answered).body, "[DONE]")
+}
+
+func TestBodyThatNeverEndsIsGivenUp(t *testing.T) {
+	s, url := serveFake(t, Options{}, map[string]*fakeEngine{"tiny": newFake("x")})
+	s.bodyTime = 50 * time.Millisecond
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	_, err = io.WriteString(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+	require.NoError(t, err)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "400 Bad Request")
 }

@@ -3,7 +3,9 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 
@@ -141,8 +143,8 @@ func object(where string, raw []byte) (map[string]json.RawMessage, error) {
 	if _, err := dec.Token(); err != nil {
 		return nil, bad(err)
 	}
-	if dec.More() {
-		return nil, bad(fmt.Errorf("something follows it"))
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, bad(errors.New("something follows it"))
 	}
 	return tree, nil
 }
