@@ -106,7 +106,7 @@ soak: build $(DEMO_MODEL) ## start, stream, stop and kill plugins in a loop for 
 release-checks: tools ## known vulnerabilities in what is linked
 	@tools/vulnerabilities $(MODULES)
 
-# sdk v0.1.0 is not published while it is made here: tidy sees it through a replace that is dropped again.
+# Our modules are not published while they are made here: tidy sees them through a replace that is dropped again.
 tidy: ## go mod tidy in every module
 	@tools/tidy $(MODULES) tools
 
