@@ -151,7 +151,7 @@ func (a *app) openDecided(ctx context.Context, h *host, f *modelFlags, d *loader
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range p.Plan.GetNotes() {
+	for _, n := range append(p.Notes, p.Plan.GetNotes()...) {
 		a.note("%s", n)
 	}
 	bar := &progress{app: a, name: d.Model.ID}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/clademl/clade/core/serve"
 	"github.com/clademl/clade/core/serve/openai"
 	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -105,6 +107,17 @@ func (e engine) Card() openai.Card {
 		Family: planned.Family.Record.Label, Graph: planned.Family.Record.Graph, GraphEntry: facts.GetGraphEntry(), Loader: planned.Profile.GetLoader(),
 		Device: facts.GetDevice(), DType: facts.GetDtype(), Context: facts.GetContextLength(),
 		Plugin:       planned.Describe.GetName() + " " + planned.Describe.GetVersion(),
-		Capabilities: planned.Profile.GetRequiredCapabilities(), Notes: append(append([]string{}, planned.Plan.GetNotes()...), facts.GetNotes()...),
+		Capabilities: planned.Profile.GetRequiredCapabilities(), Notes: notesOf(planned, facts),
 	}
+}
+
+// notesOf are the host's, the plan's and the open model's notes, each once.
+func notesOf(p *loader.Planned, facts *cladev1.ModelFacts) []string {
+	var out []string
+	for _, n := range slices.Concat(p.Notes, p.Plan.GetNotes(), facts.GetNotes()) {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
 }

@@ -132,6 +132,7 @@ func (a *app) describeModel(ctx context.Context, h *host, f *modelFlags, d *load
 	default:
 		out.Why = append(out.Why, fmt.Sprintf("graph %s fits the table's key", out.GraphEntry))
 	}
+	out.Why = append(out.Why, planned.Notes...)
 	if planned.Admission != nil {
 		out.Why = append(out.Why, "cannot be opened: "+planned.Admission.Error())
 	}

@@ -47,6 +47,8 @@ func TestDefaultContextShrinksUntilThePlanFits(t *testing.T) {
 	f := newFake()
 	m := openFake(t, f, func(h *Host) { h.Budget = 1_000_000 + 3_000_000 })
 	require.EqualValues(t, 2816, m.Facts().GetContextLength(), "the largest multiple of 256 that fits 3000")
+	require.Len(t, m.Planned().Notes, 1, "a choice of the host's own is said")
+	require.Contains(t, m.Planned().Notes[0], "4096")
 }
 
 func TestPlanOverTheBudgetIsRefusedWithTheNumbers(t *testing.T) {

@@ -3,9 +3,11 @@ package loader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/clademl/clade/core/compose"
+	"github.com/clademl/clade/core/config"
 	"github.com/clademl/clade/core/supervise"
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
@@ -31,7 +33,10 @@ type Planned struct {
 	Budget uint64
 	// Admission is why the plan does not fit; nil when it does.
 	Admission error
+	// Notes are what a person should see of the host's own choices, beside the plan's.
+	Notes []string
 
+	full    uint32
 	wishes  Wishes
 	process Process
 	spec    *cladev1.ModelSpec
@@ -138,11 +143,21 @@ func (p *Planned) settle(ctx context.Context) error {
 		if err != nil || smaller == 0 {
 			return err
 		}
+		p.Notes = []string{fmt.Sprintf("the context is %d tokens; the model's %d do not fit the memory budget of %s",
+			smaller, p.fullContext(), config.FormatBytes(p.Budget))}
 		if err := p.Composition.Shrink(smaller); err != nil {
 			return err
 		}
 	}
 	return contract.Errorf(contract.Internal, p.Plugin.Name, "answers a settled composition with another plan each time")
+}
+
+// fullContext is the context of the first plan, before the host took a smaller one.
+func (p *Planned) fullContext() uint32 {
+	if p.full == 0 {
+		p.full = p.Plan.GetContext()
+	}
+	return p.full
 }
 
 // relax gives up a default of ours that the plugin refused by name.
