@@ -79,11 +79,25 @@ func TestConfigPrintsEverySettingWithItsSource(t *testing.T) {
 
 func TestMistakesOnTheCommandLineAreTwoAndOneLine(t *testing.T) {
 	for _, args := range [][]string{
-		{"fly"}, {"run"}, {"run", "m", "p", "q"}, {"--nonsense"}, {"generate", "m"}, {"generate", "m", "--prompt", "a", "--ids", "b"},
-		{"score", "m", "--ids", "f"}, {"score", "m", "--text", "f", "--sequence-length", "1"}, {"tokenize", "m"}, {"template", "m"},
-		{"run", "m", "p", "--temperature", "hot"}, {"run", "m", "p", "--temperature", "-2"}, {"serve"}, {"serve", "--port", "x", "m"},
-		{"bench", "m", "--decode", "1"}, {"generate", "m", "--prompt", "x", "--logprobs", "3"}, {"run", "m", "p", "--context", "-1"},
-		{"run", "m", "p", "--dtype", "int8"}, {"run", "m", "p", "--plugin", "/x"},
+		{"fly"},
+		{"run"},
+		{"run", "m", "p", "q"},
+		{"--nonsense"},
+		{"generate", "m"},
+		{"generate", "m", "--prompt", "a", "--ids", "b"},
+		{"score", "m", "--ids", "f"},
+		{"score", "m", "--text", "f", "--sequence-length", "1"},
+		{"tokenize", "m"},
+		{"template", "m"},
+		{"run", "m", "p", "--temperature", "hot"},
+		{"run", "m", "p", "--temperature", "-2"},
+		{"serve"},
+		{"serve", "--port", "x", "m"},
+		{"bench", "m", "--decode", "1"},
+		{"generate", "m", "--prompt", "x", "--logprobs", "3"},
+		{"run", "m", "p", "--context", "-1"},
+		{"run", "m", "p", "--dtype", "int8"},
+		{"run", "m", "p", "--plugin", "/x"},
 	} {
 		code, out, errs := run(t, "", args...)
 		require.Equal(t, 2, code, "%v: %s", args, errs)

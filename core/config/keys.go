@@ -27,40 +27,64 @@ func (k key) env() string {
 
 // keys is the closed list, in the order `clade config` prints.
 var keys = []key{
-	{name: "models.dirs", list: true, def: "~/.local/share/clade/models", doc: "folders that hold models: directories with a config.json, or .gguf files",
-		set: paths(func(c *Config) *[]string { return &c.Models.Dirs })},
-	{name: "models.hf_cache", doc: "Hugging Face cache; empty: HF_HUB_CACHE, HF_HOME/hub, or ~/.cache/huggingface/hub",
-		set: path(func(c *Config) *string { return &c.Models.HFCache })},
-	{name: "plugins.dirs", list: true, doc: "folders of plugins beside those next to the executable",
-		set: paths(func(c *Config) *[]string { return &c.Plugins.Dirs })},
-	{name: "runtime", doc: "directory of the native runtime; empty: runtime/cpu beside the executable",
-		set: path(func(c *Config) *string { return &c.Runtime })},
-	{name: "memory_budget", def: "0", doc: "bytes that models may take (4GiB, 800MB); 0: what the machine has available",
-		set: size(func(c *Config) *uint64 { return &c.MemoryBudget })},
-	{name: "log_level", def: "warn", doc: "debug, info, warn or error; the log goes to stderr",
-		set: oneOf(func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error")},
+	{
+		name: "models.dirs", list: true, def: "~/.local/share/clade/models", doc: "folders that hold models: directories with a config.json, or .gguf files",
+		set: paths(func(c *Config) *[]string { return &c.Models.Dirs }),
+	},
+	{
+		name: "models.hf_cache", doc: "Hugging Face cache; empty: HF_HUB_CACHE, HF_HOME/hub, or ~/.cache/huggingface/hub",
+		set: path(func(c *Config) *string { return &c.Models.HFCache }),
+	},
+	{
+		name: "plugins.dirs", list: true, doc: "folders of plugins beside those next to the executable",
+		set: paths(func(c *Config) *[]string { return &c.Plugins.Dirs }),
+	},
+	{
+		name: "runtime", doc: "directory of the native runtime; empty: runtime/cpu beside the executable",
+		set: path(func(c *Config) *string { return &c.Runtime }),
+	},
+	{
+		name: "memory_budget", def: "0", doc: "bytes that models may take (4GiB, 800MB); 0: what the machine has available",
+		set: size(func(c *Config) *uint64 { return &c.MemoryBudget }),
+	},
+	{
+		name: "log_level", def: "warn", doc: "debug, info, warn or error; the log goes to stderr",
+		set: oneOf(func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
+	},
 	{name: "model.device", def: "auto", doc: "exact device string, or auto", set: text(func(c *Config) *string { return &c.Model.Device })},
-	{name: "model.dtype", def: "native", doc: "native, float32, bfloat16 or float16",
-		set: oneOf(func(c *Config) *string { return &c.Model.DType }, "native", "float32", "bfloat16", "float16")},
+	{
+		name: "model.dtype", def: "native", doc: "native, float32, bfloat16 or float16",
+		set: oneOf(func(c *Config) *string { return &c.Model.DType }, "native", "float32", "bfloat16", "float16"),
+	},
 	{name: "model.kv", def: "native", doc: "KV cache scheme: native, f32 or bf16", set: text(func(c *Config) *string { return &c.Model.KV })},
 	{name: "model.context", def: "0", doc: "tokens of context; 0: the model's own", set: number32(func(c *Config) *uint32 { return &c.Model.Context })},
 	{name: "model.threads", def: "0", doc: "most threads a model computes with; 0: the machine's cores", set: number32(func(c *Config) *uint32 { return &c.Model.Threads })},
-	{name: "model.kernels", def: "auto", doc: "auto, require, off or fast",
-		set: oneOf(func(c *Config) *string { return &c.Model.Kernels }, "auto", "require", "off", "fast")},
-	{name: "model.deterministic", def: "auto", doc: "true, false or auto (on where every kernel of the plan has the property)",
-		set: oneOf(func(c *Config) *string { return &c.Model.Deterministic }, "auto", "true", "false")},
+	{
+		name: "model.kernels", def: "auto", doc: "auto, require, off or fast",
+		set: oneOf(func(c *Config) *string { return &c.Model.Kernels }, "auto", "require", "off", "fast"),
+	},
+	{
+		name: "model.deterministic", def: "auto", doc: "true, false or auto (on where every kernel of the plan has the property)",
+		set: oneOf(func(c *Config) *string { return &c.Model.Deterministic }, "auto", "true", "false"),
+	},
 	{name: "serve.host", def: "127.0.0.1", doc: "address to listen on", set: text(func(c *Config) *string { return &c.Serve.Host })},
 	{name: "serve.port", def: "8080", doc: "port to listen on; 0: any free one", set: func(c *Config, t []string) error {
 		n, err := strconv.ParseUint(t[0], 10, 16)
 		c.Serve.Port = uint16(n)
 		return wrapNumber(err, "a port from 0 to 65535")
 	}},
-	{name: "serve.api_key", secret: true, doc: "key that clients must send; required on an address others can reach",
-		set: text(func(c *Config) *string { return &c.Serve.APIKey })},
-	{name: "serve.allowed_hosts", list: true, doc: "Host headers accepted beside loopback names and the listening address",
-		set: func(c *Config, t []string) error { c.Serve.AllowedHosts = t; return nil }},
-	{name: "serve.insecure_no_auth", def: "false", doc: "serve on a reachable address without an API key",
-		set: boolean(func(c *Config) *bool { return &c.Serve.InsecureNoAuth })},
+	{
+		name: "serve.api_key", secret: true, doc: "key that clients must send; required on an address others can reach",
+		set: text(func(c *Config) *string { return &c.Serve.APIKey }),
+	},
+	{
+		name: "serve.allowed_hosts", list: true, doc: "Host headers accepted beside loopback names and the listening address",
+		set: func(c *Config, t []string) error { c.Serve.AllowedHosts = t; return nil },
+	},
+	{
+		name: "serve.insecure_no_auth", def: "false", doc: "serve on a reachable address without an API key",
+		set: boolean(func(c *Config) *bool { return &c.Serve.InsecureNoAuth }),
+	},
 	{name: "serve.drain_timeout", def: "30s", doc: "time that running requests get after SIGTERM", set: func(c *Config, t []string) error {
 		d, err := time.ParseDuration(t[0])
 		if err != nil || d < 0 {
@@ -70,15 +94,23 @@ var keys = []key{
 		return nil
 	}},
 	{name: "serve.max_request_bytes", def: "32MiB", doc: "largest request body", set: size(func(c *Config) *uint64 { return &c.Serve.MaxRequestBytes })},
-	{name: "serve.lazy", def: "false", doc: "open a model at its first request instead of at start",
-		set: boolean(func(c *Config) *bool { return &c.Serve.Lazy })},
-	{name: "serve.temperature", doc: "temperature of requests that name none",
-		set: optionalFloat(func(c *Config) **float64 { return &c.Serve.Temperature }, 0, 100)},
-	{name: "serve.top_p", doc: "top_p of requests that name none",
-		set: optionalFloat(func(c *Config) **float64 { return &c.Serve.TopP }, 0, 1)},
+	{
+		name: "serve.lazy", def: "false", doc: "open a model at its first request instead of at start",
+		set: boolean(func(c *Config) *bool { return &c.Serve.Lazy }),
+	},
+	{
+		name: "serve.temperature", doc: "temperature of requests that name none",
+		set: optionalFloat(func(c *Config) **float64 { return &c.Serve.Temperature }, 0, 100),
+	},
+	{
+		name: "serve.top_p", doc: "top_p of requests that name none",
+		set: optionalFloat(func(c *Config) **float64 { return &c.Serve.TopP }, 0, 1),
+	},
 	{name: "serve.top_k", doc: "top_k of requests that name none", set: optional32(func(c *Config) **uint32 { return &c.Serve.TopK })},
-	{name: "serve.min_p", doc: "min_p of requests that name none",
-		set: optionalFloat(func(c *Config) **float64 { return &c.Serve.MinP }, 0, 1)},
+	{
+		name: "serve.min_p", doc: "min_p of requests that name none",
+		set: optionalFloat(func(c *Config) **float64 { return &c.Serve.MinP }, 0, 1),
+	},
 	{name: "serve.max_tokens", doc: "max_tokens of requests that name none", set: optional32(func(c *Config) **uint32 { return &c.Serve.MaxTokens })},
 }
 

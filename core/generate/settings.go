@@ -140,30 +140,54 @@ type option struct {
 }
 
 var options = []option{
-	{"sampling.temperature", "temperature", func(s Settings) bool { return s.Temperature != nil },
-		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Temperature = s.Temperature }, func(s *Settings) { s.Temperature = nil }},
-	{"sampling.top_p", "top_p", func(s Settings) bool { return s.TopP != nil && *s.TopP < 1 },
-		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.TopP = s.TopP }, func(s *Settings) { s.TopP = nil }},
-	{"sampling.top_k", "top_k", func(s Settings) bool { return s.TopK != nil && *s.TopK > 0 },
-		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.TopK = s.TopK }, func(s *Settings) { s.TopK = nil }},
-	{"sampling.min_p", "min_p", func(s Settings) bool { return s.MinP != nil && *s.MinP > 0 },
-		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.MinP = s.MinP }, func(s *Settings) { s.MinP = nil }},
-	{"sampling.repetition", "repetition_penalty", func(s Settings) bool { return s.Repetition != nil && s.Repetition.Value != 1 },
-		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Repetition = s.Repetition.proto() }, func(s *Settings) { s.Repetition = nil }},
-	{"sampling.presence", "presence_penalty", func(s Settings) bool { return s.Presence != nil && s.Presence.Value != 0 },
-		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Presence = s.Presence.proto() }, func(s *Settings) { s.Presence = nil }},
-	{"sampling.frequency", "frequency_penalty", func(s Settings) bool { return s.Frequency != nil && s.Frequency.Value != 0 },
-		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Frequency = s.Frequency.proto() }, func(s *Settings) { s.Frequency = nil }},
-	{"sampling.logit_bias", "logit_bias", func(s Settings) bool { return len(s.LogitBias) > 0 },
-		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.LogitBias = maps.Clone(s.LogitBias) }, func(s *Settings) { s.LogitBias = nil }},
-	{"sampling.seed", "seed", func(s Settings) bool { return s.Seed != nil },
-		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Seed = s.Seed }, func(s *Settings) { s.Seed = nil }},
-	{"sampling.min_tokens", "min_tokens", func(s Settings) bool { return s.MinTokens != nil && *s.MinTokens > 0 },
-		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.MinTokens = s.MinTokens }, func(s *Settings) { s.MinTokens = nil }},
-	{"sampling.ignore_eos", "ignore_eos", func(s Settings) bool { return s.IgnoreEOS != nil && *s.IgnoreEOS },
-		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.IgnoreEos = s.IgnoreEOS }, func(s *Settings) { s.IgnoreEOS = nil }},
-	{"logprobs", "logprobs", func(s Settings) bool { return s.Logprobs != nil },
-		func(s Settings, g *cladev1.GenerateStart) { g.Logprobs = &cladev1.Logprobs{Top: *s.Logprobs} }, func(s *Settings) { s.Logprobs = nil }},
+	{
+		"sampling.temperature", "temperature", func(s Settings) bool { return s.Temperature != nil },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Temperature = s.Temperature }, func(s *Settings) { s.Temperature = nil },
+	},
+	{
+		"sampling.top_p", "top_p", func(s Settings) bool { return s.TopP != nil && *s.TopP < 1 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.TopP = s.TopP }, func(s *Settings) { s.TopP = nil },
+	},
+	{
+		"sampling.top_k", "top_k", func(s Settings) bool { return s.TopK != nil && *s.TopK > 0 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.TopK = s.TopK }, func(s *Settings) { s.TopK = nil },
+	},
+	{
+		"sampling.min_p", "min_p", func(s Settings) bool { return s.MinP != nil && *s.MinP > 0 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.MinP = s.MinP }, func(s *Settings) { s.MinP = nil },
+	},
+	{
+		"sampling.repetition", "repetition_penalty", func(s Settings) bool { return s.Repetition != nil && s.Repetition.Value != 1 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Repetition = s.Repetition.proto() }, func(s *Settings) { s.Repetition = nil },
+	},
+	{
+		"sampling.presence", "presence_penalty", func(s Settings) bool { return s.Presence != nil && s.Presence.Value != 0 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Presence = s.Presence.proto() }, func(s *Settings) { s.Presence = nil },
+	},
+	{
+		"sampling.frequency", "frequency_penalty", func(s Settings) bool { return s.Frequency != nil && s.Frequency.Value != 0 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Frequency = s.Frequency.proto() }, func(s *Settings) { s.Frequency = nil },
+	},
+	{
+		"sampling.logit_bias", "logit_bias", func(s Settings) bool { return len(s.LogitBias) > 0 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.LogitBias = maps.Clone(s.LogitBias) }, func(s *Settings) { s.LogitBias = nil },
+	},
+	{
+		"sampling.seed", "seed", func(s Settings) bool { return s.Seed != nil },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Seed = s.Seed }, func(s *Settings) { s.Seed = nil },
+	},
+	{
+		"sampling.min_tokens", "min_tokens", func(s Settings) bool { return s.MinTokens != nil && *s.MinTokens > 0 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.MinTokens = s.MinTokens }, func(s *Settings) { s.MinTokens = nil },
+	},
+	{
+		"sampling.ignore_eos", "ignore_eos", func(s Settings) bool { return s.IgnoreEOS != nil && *s.IgnoreEOS },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.IgnoreEos = s.IgnoreEOS }, func(s *Settings) { s.IgnoreEOS = nil },
+	},
+	{
+		"logprobs", "logprobs", func(s Settings) bool { return s.Logprobs != nil },
+		func(s Settings, g *cladev1.GenerateStart) { g.Logprobs = &cladev1.Logprobs{Top: *s.Logprobs} }, func(s *Settings) { s.Logprobs = nil },
+	},
 }
 
 func (p *Penalty) proto() *cladev1.Penalty {

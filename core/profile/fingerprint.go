@@ -24,12 +24,20 @@ var configKeys = []struct {
 	js, key string
 	absent  any
 }{
-	{"layerTypes", "layer_types", nil}, {"hiddenSize", "hidden_size", nil}, {"headDim", "head_dim", nil},
-	{"globalHeadDim", "global_head_dim", "head_dim"}, {"numAttentionHeads", "num_attention_heads", nil},
-	{"numKeyValueHeads", "num_key_value_heads", nil}, {"numGlobalKeyValueHeads", "num_global_key_value_heads", "num_key_value_heads"},
-	{"attentionKEqV", "attention_k_eq_v", false}, {"numKvSharedLayers", "num_kv_shared_layers", int64(0)},
-	{"enableMoeBlock", "enable_moe_block", false}, {"numExperts", "num_experts", int64(0)}, {"topKExperts", "top_k_experts", int64(0)},
-	{"hiddenSizePerLayerInput", "hidden_size_per_layer_input", int64(0)}, {"slidingWindow", "sliding_window", int64(0)},
+	{"layerTypes", "layer_types", nil},
+	{"hiddenSize", "hidden_size", nil},
+	{"headDim", "head_dim", nil},
+	{"globalHeadDim", "global_head_dim", "head_dim"},
+	{"numAttentionHeads", "num_attention_heads", nil},
+	{"numKeyValueHeads", "num_key_value_heads", nil},
+	{"numGlobalKeyValueHeads", "num_global_key_value_heads", "num_key_value_heads"},
+	{"attentionKEqV", "attention_k_eq_v", false},
+	{"numKvSharedLayers", "num_kv_shared_layers", int64(0)},
+	{"enableMoeBlock", "enable_moe_block", false},
+	{"numExperts", "num_experts", int64(0)},
+	{"topKExperts", "top_k_experts", int64(0)},
+	{"hiddenSizePerLayerInput", "hidden_size_per_layer_input", int64(0)},
+	{"slidingWindow", "sliding_window", int64(0)},
 	{"finalLogitSoftcapping", "final_logit_softcapping", nil},
 }
 
