@@ -62,8 +62,7 @@ func start(ctx context.Context, clade, model string) (*server, error) {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	s.stop()
-	return nil, errors.New("clade serve did not become healthy in two minutes")
+	return nil, errors.Join(errors.New("clade serve did not become healthy in two minutes"), s.stop())
 }
 
 func get(ctx context.Context, url string) (*http.Response, error) {
@@ -74,13 +73,16 @@ func get(ctx context.Context, url string) (*http.Response, error) {
 	return http.DefaultClient.Do(req)
 }
 
-func (s *server) stop() {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+// stop asks the server to end and waits for it.
+func (s *server) stop() error {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-s.exited:
+		return nil
 	case <-time.After(30 * time.Second):
 		_ = s.cmd.Process.Kill()
 		<-s.exited
+		return errors.New("it did not end within 30 s of SIGTERM")
 	}
 }
 
@@ -138,6 +140,18 @@ func (s *server) ask(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("no choice in the answer: %w", err)
 	}
 	return out.Choices[0].Message.Content, nil
+}
+
+// settled is what the server holds once it has answered again, with the text that it always gives.
+func (s *server) settled(ctx context.Context, want string) (usage, error) {
+	got, err := s.ask(ctx)
+	if err != nil {
+		return usage{}, err
+	}
+	if got != want {
+		return usage{}, fmt.Errorf("the answer was %q, now it is %q", want, got)
+	}
+	return s.usage()
 }
 
 var errGone = errors.New("the client went away")
