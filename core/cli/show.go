@@ -9,7 +9,6 @@ import (
 	"github.com/clademl/clade/core/compose"
 	"github.com/clademl/clade/core/config"
 	"github.com/clademl/clade/core/loader"
-	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
 // shown is the JSON of `show`.
@@ -192,13 +191,4 @@ func nonEmpty(parts ...string) []string {
 		}
 	}
 	return out
-}
-
-// deviceOf names the devices of a description, or that no runtime was loaded.
-func deviceOf(d *cladev1.DescribeResponse) string {
-	var ids []string
-	for _, dev := range d.GetDevices() {
-		ids = append(ids, dev.GetId())
-	}
-	return joinOr(ids, "no runtime loaded")
 }

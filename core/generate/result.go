@@ -26,7 +26,7 @@ type TokenLogprobs struct {
 	Top []TokenLogprob
 }
 
-// TokenLogprob is one token, as bytes because a token need not be whole characters.
+// TokenLogprob is one token. Text holds U+FFFD where the token is only part of a character.
 type TokenLogprob struct {
 	ID      int32
 	Text    string

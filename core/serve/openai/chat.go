@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/sdk/contract"
@@ -203,10 +204,15 @@ func logprobsOf(tokens []generate.TokenLogprobs) *logprobs {
 	return out
 }
 
+// oneLogprob gives a token's bytes, or null where its text is only part of a character and the bytes are not known.
 func oneLogprob(t generate.TokenLogprob) tokenLogprob {
-	b := make([]int, 0, len(t.Text))
-	for _, c := range []byte(t.Text) {
-		b = append(b, int(c))
+	out := tokenLogprob{Token: t.Text, Logprob: t.Logprob}
+	if strings.ContainsRune(t.Text, utf8.RuneError) {
+		return out
 	}
-	return tokenLogprob{Token: strings.ToValidUTF8(t.Text, "\uFFFD"), Logprob: t.Logprob, Bytes: b}
+	out.Bytes = make([]int, 0, len(t.Text))
+	for _, c := range []byte(t.Text) {
+		out.Bytes = append(out.Bytes, int(c))
+	}
+	return out
 }
