@@ -1,7 +1,6 @@
 #include "attention.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -190,16 +189,9 @@ void attend_by_tiles(const Run& r) {
   const int t0 = r.begin(r.a.offset) / kTile, t1 = (r.a.offset + r.rows + kTile - 1) / kTile, tiles = t1 - t0;
   const size_t ld = size_t(lines) * (size_t(d) + 2);
   float* partial = scratch(kPartial, size_t(r.a.kv_heads) * size_t(tiles) * ld);
-  std::atomic<int> next{0};
-  auto work = [&](int, int) {
-    for (int u; (u = next.fetch_add(1)) < r.a.kv_heads * tiles;)
-      reduce_tile(r, u / tiles, 0, r.rows, t0 + u % tiles, partial + size_t(u) * ld);
-  };
-  if (r.a.kv_heads * tiles * lines * d < 4096) {
-    work(0, 1);
-  } else {
-    Pool::get().run(work);
-  }
+  Pool::get().run(r.a.kv_heads * tiles, [&](int u) {
+    reduce_tile(r, u / tiles, 0, r.rows, t0 + u % tiles, partial + size_t(u) * ld);
+  });
   for (int h = 0; h < r.a.kv_heads; h++) {
     float* acc = partial + size_t(h) * size_t(tiles) * ld;
     for (int t = 1; t < tiles; t++) merge(acc, acc + size_t(t) * ld, lines, d);
@@ -212,19 +204,16 @@ void attend_by_rows(const Run& r) {
   const int d = r.a.head_dim, g = r.group(), step = std::max(1, kBlockRows / g);
   const int blocks = (r.rows + step - 1) / step;
   const size_t ld = size_t(step) * size_t(g) * (size_t(d) + 2);
-  std::atomic<int> next{0};
-  Pool::get().run([&](int, int) {
-    for (int u; (u = next.fetch_add(1)) < r.a.kv_heads * blocks;) {
-      const int h = u % r.a.kv_heads, row0 = (blocks - 1 - u / r.a.kv_heads) * step, n = std::min(step, r.rows - row0);
-      const int t0 = r.begin(r.a.offset + row0) / kTile, t1 = (r.a.offset + row0 + n + kTile - 1) / kTile;
-      float* acc = scratch(kPartial, 2 * ld);
-      reduce_tile(r, h, row0, n, t0, acc);
-      for (int t = t0 + 1; t < t1; t++) {
-        reduce_tile(r, h, row0, n, t, acc + ld);
-        merge(acc, acc + ld, n * g, d);
-      }
-      finish(r, h, row0, n, acc);
+  Pool::get().run(r.a.kv_heads * blocks, [&](int u) {
+    const int h = u % r.a.kv_heads, row0 = (blocks - 1 - u / r.a.kv_heads) * step, n = std::min(step, r.rows - row0);
+    const int t0 = r.begin(r.a.offset + row0) / kTile, t1 = (r.a.offset + row0 + n + kTile - 1) / kTile;
+    float* acc = scratch(kPartial, 2 * ld);
+    reduce_tile(r, h, row0, n, t0, acc);
+    for (int t = t0 + 1; t < t1; t++) {
+      reduce_tile(r, h, row0, n, t, acc + ld);
+      merge(acc, acc + ld, n * g, d);
     }
+    finish(r, h, row0, n, acc);
   });
 }
 
@@ -267,10 +256,9 @@ void AttentionCall::run(DType dtype, const void* qkv, int rows, void* keys, void
     for (int row = 0; row < rows; row++) prepare(row);
     return attend_by_tiles(r);
   }
-  Pool::get().run([&](int i, int n) {
-    int b, e;
-    part(rows, 1, i, n, &b, &e);
-    for (int row = b; row < e; row++) prepare(row);
+  const int piece = piece_of(rows, 1);
+  Pool::get().run((rows + piece - 1) / piece, [&](int i) {
+    for (int row = i * piece; row < std::min(rows, (i + 1) * piece); row++) prepare(row);
   });
   attend_by_rows(r);
 }

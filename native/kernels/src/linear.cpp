@@ -203,10 +203,9 @@ void LinearCall::run(DType dtype, const void* x, int rows, const void* norm, con
     if (rows < 8) {
       for (int r = 0; r < rows; r++) prepare(r);
     } else {
-      Pool::get().run([&](int i, int n) {
-        int b, e;
-        part(rows, 1, i, n, &b, &e);
-        for (int r = b; r < e; r++) prepare(r);
+      const int piece = piece_of(rows, 1);
+      Pool::get().run((rows + piece - 1) / piece, [&](int i) {
+        for (int r = i * piece; r < std::min(rows, (i + 1) * piece); r++) prepare(r);
       });
     }
     xs = dst;
@@ -218,9 +217,10 @@ void LinearCall::run(DType dtype, const void* x, int rows, const void* norm, con
   for (const auto& w : weights) total += w->panels();
   if (gate != Gate::none) total = weights[0]->panels();
 
-  Pool::get().run([&](int i, int n) {
-    int b, e;
-    part(total, 2, i, n, &b, &e);
+  // A piece is whole tiles; one that decodes its panels first does it for all rows of a block.
+  const int piece = piece_of(total, rows <= l.max_direct_rows ? direct_panels(rows) : 2);
+  Pool::get().run((total + piece - 1) / piece, [&](int i) {
+    const int b = i * piece, e = std::min(total, b + piece);
     for (int r = 0; r < rows; r += block) {
       const int count = std::min(block, rows - r);
       if (gate != Gate::none) {

@@ -1,5 +1,6 @@
 #include "pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -18,8 +19,10 @@ namespace clade {
 
 namespace {
 
-// About 100 us of pauses: longer than the gap between two kernels of a step, far shorter than a person's pause.
-constexpr int kSpins = 4000;
+// Some 100 us of pauses: longer than the gap between two kernels of a step, far shorter than a person's pause.
+constexpr int kSpins = 2000;
+// Pieces that each thread should find.
+constexpr int kPieces = 4;
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -36,19 +39,35 @@ struct Pool::Impl {
   std::vector<std::thread> workers;
   std::vector<int> cpus;
 
-  std::mutex mutex;  // guards run(), resizing, sleeping
+  std::mutex mutex;  // one run or change at a time
+
+  // One run: written while the gate is shut, read by those that entered.
+  void (*fn)(const void*, int) = nullptr;
+  const void* ctx = nullptr;
+  int n = 0;
+  std::atomic<int> next{0};
+  // The gate: open bit, and how many workers are inside.
+  static constexpr unsigned kOpen = 1u << 31;
+  std::atomic<unsigned> gate{0};
+
+  std::atomic<unsigned> epoch{0};  // one more for each run
+  std::atomic<bool> stop{false};
+  std::atomic<int> sleepers{0};
   std::mutex sleep_mutex;
   std::condition_variable wake;
-  std::atomic<unsigned> epoch{0};
-  std::atomic<int> pending{0};
-  std::atomic<int> sleepers{0};
-  std::atomic<bool> stop{false};
 
-  void (*fn)(const void*, int, int) = nullptr;
-  const void* ctx = nullptr;
-  int n = 1;
+  bool enter() {
+    unsigned g = gate.load(std::memory_order_acquire);
+    while (g & kOpen)
+      if (gate.compare_exchange_weak(g, g + 1, std::memory_order_acq_rel)) return true;
+    return false;
+  }
 
-  void work(int index, unsigned seen) {
+  void take_pieces() {
+    for (int i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) fn(ctx, i);
+  }
+
+  void work(unsigned seen) {
     for (;;) {
       unsigned now = epoch.load(std::memory_order_acquire);
       for (int spin = 0; now == seen && spin < kSpins; spin++) {
@@ -64,8 +83,9 @@ struct Pool::Impl {
       }
       seen = now;
       if (stop.load(std::memory_order_acquire)) return;
-      fn(ctx, index, n);
-      pending.fetch_sub(1, std::memory_order_acq_rel);
+      if (!enter()) continue;
+      take_pieces();
+      gate.fetch_sub(1, std::memory_order_acq_rel);
     }
   }
 
@@ -79,12 +99,13 @@ struct Pool::Impl {
 
   void pin_worker(int i) {
 #if defined(__linux__)
-    if (i < int(cpus.size())) {
-      cpu_set_t set;
-      CPU_ZERO(&set);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (i < int(cpus.size()))
       CPU_SET(cpus[i], &set);
-      pthread_setaffinity_np(workers[i].native_handle(), sizeof set, &set);
-    }
+    else
+      for (unsigned c = 0; c < CPU_SETSIZE; c++) CPU_SET(c, &set);
+    pthread_setaffinity_np(workers[i].native_handle(), sizeof set, &set);
 #else
     (void)i;
 #endif
@@ -97,12 +118,28 @@ struct Pool::Impl {
     for (auto& w : workers) w.join();
     workers.clear();
     stop.store(false);
-    n = count;
     for (int i = 1; i < count; i++) {
-      workers.emplace_back([this, i, seen = epoch.load()] { work(i, seen); });
-      pin_worker(i - 1);
+      workers.emplace_back([this, seen = epoch.load()] { work(seen); });
+      if (!cpus.empty()) pin_worker(i - 1);
     }
     threads.store(count);
+  }
+
+  void run(void (*f)(const void*, int), const void* c, int count) {
+    fn = f;
+    ctx = c;
+    n = count;
+    next.store(0, std::memory_order_relaxed);
+    gate.store(kOpen, std::memory_order_release);
+    signal();
+    take_pieces();
+    gate.fetch_and(~kOpen, std::memory_order_acq_rel);
+    for (int spin = 0; gate.load(std::memory_order_acquire) != 0; spin++) {
+      if (spin < kSpins)
+        pause();
+      else
+        std::this_thread::yield();
+    }
   }
 };
 
@@ -116,8 +153,6 @@ Pool::Pool() : impl_(new Impl) {
   int n = int(std::thread::hardware_concurrency());
   impl_->resize(n > 0 ? n : 1);
 }
-
-Pool::~Pool() = default;
 
 int Pool::threads() const { return impl_->threads.load(); }
 
@@ -138,25 +173,18 @@ bool Pool::pin(const int* cpus, int n) {
 #endif
 }
 
-void Pool::dispatch(void (*fn)(const void*, int, int), const void* ctx) {
-  Impl& p = *impl_;
-  std::lock_guard<std::mutex> lock(p.mutex);
-  if (p.workers.empty()) {
-    fn(ctx, 0, 1);
+void Pool::dispatch(void (*fn)(const void*, int), const void* ctx, int n) {
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  if (n <= 1 || impl_->workers.empty()) {
+    for (int i = 0; i < n; i++) fn(ctx, i);
     return;
   }
-  p.fn = fn;
-  p.ctx = ctx;
-  p.pending.store(int(p.workers.size()), std::memory_order_release);
-  p.signal();
-  fn(ctx, 0, p.n);
-  // A worker that lost its processor to another program is not helped by spinning on it.
-  for (int spin = 0; p.pending.load(std::memory_order_acquire) > 0; spin++) {
-    if (spin < kSpins)
-      pause();
-    else
-      std::this_thread::yield();
-  }
+  impl_->run(fn, ctx, n);
+}
+
+int piece_of(int total, int unit) {
+  const int pieces = Pool::get().threads() * kPieces;
+  return std::max(unit, (total / pieces + unit - 1) / unit * unit);
 }
 
 }  // namespace clade

@@ -1,10 +1,10 @@
 // The one thread pool of the process.
 //
-// Invariants: run(n, f) calls f(i, n) for i = 0..n-1, f(0) on the caller's thread, and returns when all have; calls do not
-// nest. Workers spin for a bounded time after a call, so that the next kernel of a step finds them awake, then sleep.
-// A kernel's results never depend on n.
+// run(n, f) calls f(i) for every i in [0, n), on the caller and on any worker that comes in time, and returns when all have
+// returned; calls do not nest. Work is taken piece by piece and a worker that is late is not waited for: a thread that lost its
+// processor to another program delays at most the piece it holds. Workers spin for a bounded time after a call, so that the next
+// kernel of a step finds them awake, then sleep. No result may depend on which thread runs a piece.
 #pragma once
-#include <functional>
 
 namespace clade {
 
@@ -14,28 +14,22 @@ class Pool {
   // Threads that a kernel uses, the caller's included; at least 1.
   int threads() const;
   void set_threads(int n);
-  // Keeps worker i on processor cpus[i]; empty lifts it. Linux only; false where it cannot.
+  // Keeps worker i on processor cpus[i]; n = 0 lifts it. Linux only; false where it cannot.
   bool pin(const int* cpus, int n);
 
   template <class F>
-  void run(const F& f) {
-    dispatch([](const void* ctx, int i, int n) { (*static_cast<const F*>(ctx))(i, n); }, &f);
+  void run(int n, const F& f) {
+    dispatch([](const void* ctx, int i) { (*static_cast<const F*>(ctx))(i); }, &f, n);
   }
 
  private:
   Pool();
-  ~Pool();
-  void dispatch(void (*fn)(const void*, int, int), const void* ctx);
+  void dispatch(void (*fn)(const void*, int), const void* ctx, int n);
   struct Impl;
   Impl* impl_;
 };
 
-// The contiguous part of [0, total) that belongs to thread i of n, in units of `unit`.
-inline void part(int total, int unit, int i, int n, int* begin, int* end) {
-  long units = (total + unit - 1) / unit;
-  long b = units * i / n * unit, e = units * (i + 1) / n * unit;
-  *begin = int(b < total ? b : total);
-  *end = int(e < total ? e : total);
-}
+// How many of `total` items, a multiple of `unit`, make a piece, so that every thread finds several.
+int piece_of(int total, int unit);
 
 }  // namespace clade

@@ -1,5 +1,6 @@
 #include "weight.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -24,17 +25,15 @@ int stored_bits(int bits) { return bits <= 4 ? 4 : 8; }
 // Calls fill(r) for r in [0, count), where r is row `row + r` of the weight; the rows of one panel fall to one thread.
 template <class F>
 void fill_rows(int row, int count, const F& fill) {
-  constexpr int kFewRows = 64;
-  if (count < kFewRows) {
+  const int first = row / 16, panels = (row + count + 15) / 16 - first;
+  if (panels <= 4) {
     for (int r = 0; r < count; r++) fill(r);
     return;
   }
-  const int first = row / 16, panels = (row + count + 15) / 16 - first;
-  Pool::get().run([&](int i, int n) {
-    int b, e;
-    part(panels, 1, i, n, &b, &e);
-    for (int r = (first + b) * 16; r < (first + e) * 16; r++)
-      if (r >= row && r < row + count) fill(r - row);
+  const int piece = piece_of(panels, 1);
+  Pool::get().run((panels + piece - 1) / piece, [&](int i) {
+    const int begin = (first + i * piece) * 16, end = std::min(first + panels, first + (i + 1) * piece) * 16;
+    for (int r = std::max(begin, row); r < std::min(end, row + count); r++) fill(r - row);
   });
 }
 
