@@ -135,8 +135,10 @@ func TestUnknownFieldsAreFoundWhereverTheyAre(t *testing.T) {
 		message proto.Message
 		want    []string
 	}{
-		{&cladev1.GenerateRequest{Message: &cladev1.GenerateRequest_Start{Start: &cladev1.GenerateStart{Sampling: sampling}}},
-			[]string{"start.sampling.77", "start.sampling.repetition.5"}},
+		{
+			&cladev1.GenerateRequest{Message: &cladev1.GenerateRequest_Start{Start: &cladev1.GenerateStart{Sampling: sampling}}},
+			[]string{"start.sampling.77", "start.sampling.repetition.5"},
+		},
 		{&cladev1.Composition{Kv: &cladev1.KvScheme{Scheme: &cladev1.KvScheme_Layers{Layers: &cladev1.KvLayers{
 			Layers: []*cladev1.KvLayer{{}, layer},
 		}}}}, []string{"kv.layers.layers[1].9"}},
