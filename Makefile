@@ -67,10 +67,10 @@ lint: tools setup ## vet, staticcheck, gofumpt, buf, licences, generated code, t
 	@tools/buf-breaking
 	@echo "lint: licences of what is linked"; bin/tools/licences -doc docs/dependencies.md core:./cmd/clade $(PLUGINS:%=plugins/%:.) >/dev/null
 	@echo "lint: generated code"; tools/generated-check
-	@echo "lint: rules of the tree"; cd tools && GOWORK=off go test ./... -skip 'CrossCompiles|InTheirClosure'
+	@echo "lint: rules of the tree"; cd tools && GOWORK=off go test -count=1 ./... -skip 'CrossCompiles|InTheirClosure'
 
 cgo-rule: ## the host and the native-free sdk build without cgo, for every system
-	@cd tools && GOWORK=off go test ./rules -run 'Cgo|Host|Plugins' -v
+	@cd tools && GOWORK=off go test -count=1 ./rules -run 'HaveNoCgo|CrossCompiles|NeverImportTheHost|CgoFiles' -v
 
 # Sources other than the tests' own are compiled with -race too; the plugins that the tests start come from `make build`.
 test: build ## the test suite, with the race detector
