@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/clademl/clade/core v0.1.0
 	github.com/clademl/clade/sdk v0.1.0
+	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.50.0
 	google.golang.org/grpc v1.85.0
 )

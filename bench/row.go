@@ -15,7 +15,7 @@ type Row struct {
 	Name      string   `json:"name"`
 	Value     float64  `json:"value"`
 	Unit      string   `json:"unit"`
-	Peer      string   `json:"peer,omitempty"`
+	Peer      string   `json:"peer"`
 	PeerValue *float64 `json:"peer_value"`
 	Ratio     *float64 `json:"ratio"`
 	// Min and max over the repeats; those of the ratio are over pairs that ran one after the other.
