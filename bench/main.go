@@ -144,11 +144,14 @@ func (o options) models(ctx context.Context) (rows []Row, missing []error, err e
 		rows = append(rows, Row{Name: modelName + "/peer/" + c.name, Value: 1, Unit: "available", Peer: c.name, Note: text})
 		peers = append(peers, namedEngine{c.name, p, c.goals})
 	}
+	// Before and after: a machine that became busy meanwhile shows in the spread.
+	memory, cached := readBandwidth(int(o.threads), o.repeats)
 	measured, err := modelRows(ctx, clade, peers, o.repeats, say)
 	if err != nil {
 		return nil, nil, err
 	}
-	memory, cached := readBandwidth(int(o.threads), o.repeats)
+	after, _ := readBandwidth(int(o.threads), o.repeats)
+	memory = append(memory, after...)
 	bw := single("machine/read-bandwidth", "GB/s", memory, "", fmt.Sprintf("2 GiB, %d threads; the same loop in the first-level cache: %.4g GB/s", o.threads, median(cached)))
 	rows = append(append(rows, bw), measured...)
 	bytes, err := bytesPerToken(o.model)

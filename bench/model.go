@@ -98,8 +98,12 @@ func bytesPerToken(model string) (float64, error) {
 
 // fractionRow says which share of the read bandwidth clade's decode would explain at the stored weights' size.
 func fractionRow(decode Row, bytes, bandwidth float64) Row {
-	return Row{
+	r := Row{
 		Name: modelName + "/decode/bandwidth-fraction", Value: decode.Value * bytes / (bandwidth * 1e9), Unit: "of read bandwidth",
 		Note: fmt.Sprintf("%.1f MB a token as stored (weights and KV), %.4g GB/s read", bytes/1e6, bandwidth),
 	}
+	if r.Value > 1 {
+		r.Note += "; more than the machine reads: other programs slowed the bandwidth's measurement, measure again on an idle machine"
+	}
+	return r
 }
