@@ -9,9 +9,10 @@ import (
 )
 
 var (
-	pluginName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
-	graphName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9._-]*)?$`)
-	versionRE  = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	pluginName    = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+	graphName     = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9._-]*)?$`)
+	fingerprintRE = regexp.MustCompile(`^[0-9a-f]{16}$`)
+	versionRE     = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 )
 
 // loaders a record may list.
@@ -27,8 +28,8 @@ func (m *Manifest) check() error {
 		return fmt.Errorf("version %q: want a semantic version", m.Version)
 	case len(m.Contract) == 0:
 		return fmt.Errorf("contract: at least one version is needed")
-	case len(m.Families) == 0:
-		return fmt.Errorf("families: at least one record is needed")
+	case len(m.Families)+len(m.Implementations)+len(m.Profiles) == 0:
+		return fmt.Errorf("families: at least one record is needed, or a profile or an implementation")
 	}
 	seen := map[string]bool{}
 	for i, r := range m.Families {
@@ -42,6 +43,9 @@ func (m *Manifest) check() error {
 			return fmt.Errorf("family %q: declared twice", r.Graph)
 		}
 		seen[r.Graph] = true
+	}
+	if err := m.checkLists(); err != nil {
+		return err
 	}
 	if _, err := json.Marshal(m); err != nil {
 		return fmt.Errorf("holds a value that JSON cannot write: %w", err)
@@ -128,6 +132,16 @@ func (r *Record) checkLists() error {
 			if err := list[i].check(); err != nil {
 				return fmt.Errorf("%s[%d]: %w", field, i, err)
 			}
+		}
+	}
+	for i, k := range r.GraphKeys {
+		if !fingerprintRE.MatchString(k.Fingerprint) || k.Model == "" {
+			return fmt.Errorf("graph_keys[%d]: needs a fingerprint of %d hex digits and a model", i, fingerprintDigits)
+		}
+	}
+	if r.Composition.KV != "" {
+		if _, err := ParseKV(r.Composition.KV); err != nil {
+			return fmt.Errorf("composition.kv: %w", err)
 		}
 	}
 	for i := range r.Requires {

@@ -34,7 +34,10 @@ type Manifest struct {
 	Contract []uint32 `yaml:"contract" json:"contract"`
 	// Runtime lists the MLX versions the plugin works with.
 	Runtime  Runtime   `yaml:"runtime,omitempty" json:"runtime,omitzero"`
-	Families []*Record `yaml:"families" json:"families"`
+	Families []*Record `yaml:"families,omitempty" json:"families,omitempty"`
+	// Profiles are of exact artifacts; Implementations are graphs for other families' graph ids, or for one artifact.
+	Profiles        []Profile        `yaml:"profiles,omitempty" json:"profiles,omitempty"`
+	Implementations []Implementation `yaml:"implementations,omitempty" json:"implementations,omitempty"`
 }
 
 // Runtime names runtime versions.
@@ -85,9 +88,13 @@ type Record struct {
 	Generation  Generation  `yaml:"generation,omitempty" json:"generation,omitzero"`
 	Template    string      `yaml:"chat_template,omitempty" json:"chat_template,omitempty"`
 	Composition Composition `yaml:"composition,omitempty" json:"composition,omitzero"`
+	// Paging says that the graph can keep its full-attention caches in pages.
+	Paging      bool        `yaml:"paging,omitempty" json:"paging,omitempty"`
 	Fingerprint Fingerprint `yaml:"fingerprint" json:"fingerprint"`
 	// FingerprintFields are the canonical keys hashed when Fingerprint is fields.
 	FingerprintFields []string `yaml:"fingerprint_fields,omitempty" json:"fingerprint_fields,omitempty"`
+	// GraphKeys are known fingerprints of this family's graph tables.
+	GraphKeys []GraphKey `yaml:"graph_keys,omitempty" json:"graph_keys,omitempty"`
 }
 
 // Tier says whether a family was written for its models or takes whatever its table covers.

@@ -82,7 +82,8 @@ func TestSchemaAndTypesDoNotDrift(t *testing.T) {
 	for def, typ := range map[string]reflect.Type{
 		"record": reflect.TypeFor[Record](), "clause": reflect.TypeFor[Clause](), "require": reflect.TypeFor[Require](),
 		"dialect": reflect.TypeFor[Dialect](), "rule": reflect.TypeFor[Rule](), "pair": reflect.TypeFor[Pair](),
-		"media": reflect.TypeFor[MediaTokens](),
+		"media": reflect.TypeFor[MediaTokens](), "profile": reflect.TypeFor[Profile](),
+		"implementation": reflect.TypeFor[Implementation](), "graph_key": reflect.TypeFor[GraphKey](),
 	} {
 		require.Equal(t, yamlKeys(typ), keys(schema.Defs[def].Properties), def)
 	}

@@ -88,6 +88,10 @@ func (r *Record) require(list []Require, v view) error {
 type Parsed struct {
 	artifact.Config
 	Record *Record
+	// KV is the artifact's kv_config.json; nil when it has none.
+	KV []artifact.KVLayer
+	// VisionSidecar is true when a vision tower lies in a file of its own.
+	VisionSidecar bool
 }
 
 // JSON is the canonical config, keys sorted.
@@ -100,9 +104,15 @@ func (p Parsed) JSON() string {
 	return string(text)
 }
 
-// Parse reads the artifact's config and generation config.
+// Parse reads the artifact's config, generation config and kv_config.json.
 func (r *Record) Parse(a *artifact.Artifact) (Parsed, error) {
-	return r.ParseConfig(a.Config(), a.GenerationConfig())
+	p, err := r.ParseConfig(a.Config(), a.GenerationConfig())
+	if err != nil {
+		return Parsed{}, err
+	}
+	p.VisionSidecar = a.VisionSidecar()
+	p.KV, err = a.KVConfig()
+	return p, err
 }
 
 // ParseConfig reads a config and a generation config, which may be empty. A value that a rule or a requirement cannot
