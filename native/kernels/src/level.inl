@@ -218,33 +218,33 @@ void tile_any(const PanelShape& s, const uint8_t* const* panel, const float* x, 
       return tile_dense<DenseBF16, MR, NP>(s, panel, x, ldx, out, ldo);
     case Format::f16:
       return tile_dense<DenseF16, MR, NP>(s, panel, x, ldx, out, ldo);
-    case Format::q4:
-      switch (s.scale) {
-        case Scale::f32:
-          return tile_q4<ScaleF32, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
-        case Scale::bf16:
-          return tile_q4<ScaleBF16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
-        case Scale::f16:
-          return tile_q4<ScaleF16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
-      }
-      return;
-    case Format::q8:
-      switch (s.scale) {
-        case Scale::f32:
-          return tile_q8<ScaleF32, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
-        case Scale::bf16:
-          return tile_q8<ScaleBF16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
-        case Scale::f16:
-          return tile_q8<ScaleF16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
-      }
+    default:
+      break;
+  }
+  // More rows than this are decoded first, and come here as floats.
+  if constexpr (MR <= kMaxDirectRows) {
+    const bool four = s.format == Format::q4;
+    switch (s.scale) {
+      case Scale::f32:
+        return four ? tile_q4<ScaleF32, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo)
+                    : tile_q8<ScaleF32, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
+      case Scale::bf16:
+        return four ? tile_q4<ScaleBF16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo)
+                    : tile_q8<ScaleBF16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
+      case Scale::f16:
+        return four ? tile_q4<ScaleF16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo)
+                    : tile_q8<ScaleF16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
+    }
   }
 }
 
 // Rows that one instantiation covers with NP panels, so that the accumulators stay in registers.
 template <int NP>
 constexpr int rows_for() {
-  return std::max(1, kMaxRows * kTilePanels / NP);
+  return std::max(1, std::min(kMaxRows, kMaxRows * kTilePanels / NP));
 }
+
+bool quantized(const PanelShape& s) { return s.group != 0; }
 
 template <int NP, int MR>
 void tile_rows(const PanelShape& s, const uint8_t* const* panel, const float* x, size_t ldx, int rows, float* out,
@@ -258,9 +258,10 @@ void tile_rows(const PanelShape& s, const uint8_t* const* panel, const float* x,
 template <int NP>
 void tile_panels(const PanelShape& s, const uint8_t* const* panel, const float* x, size_t ldx, int rows, float* out,
                  size_t ldo) {
-  constexpr int kRows = rows_for<NP>() < kMaxRows ? rows_for<NP>() : kMaxRows;
-  for (int r = 0; r < rows; r += kRows) {
-    int n = std::min(kRows, rows - r);
+  constexpr int kRows = rows_for<NP>();
+  const int step = quantized(s) ? std::min(kRows, kMaxDirectRows) : kRows;
+  for (int r = 0; r < rows; r += step) {
+    int n = std::min(step, rows - r);
     tile_rows<NP, kRows>(s, panel, x + size_t(r) * ldx, ldx, n, out + size_t(r) * ldo, ldo);
   }
 }
@@ -442,7 +443,7 @@ void widen_half(const uint16_t* x, size_t n, float* out) {
 void widen(DType d, const void* x, size_t n, float* out) {
   switch (d) {
     case DType::f32:
-      std::memcpy(out, x, n * 4);
+      if (n) std::memcpy(out, x, n * 4);
       return;
     case DType::bf16:
       return widen_half<DenseBF16>(static_cast<const uint16_t*>(x), n, out);
@@ -455,7 +456,7 @@ void narrow(DType d, const float* x, size_t n, void* out) {
   uint16_t* h = static_cast<uint16_t*>(out);
   switch (d) {
     case DType::f32:
-      std::memcpy(out, x, n * 4);
+      if (n) std::memcpy(out, x, n * 4);
       return;
     case DType::bf16:
       for (size_t i = 0; i < n; i++) h[i] = f32_to_bf16(x[i]);

@@ -1,0 +1,196 @@
+// Holds the kernels to their invariant without MLX: every level, any number of threads and any cut of the rows give the bits
+// of the plain C++ level on one thread. Built with sanitizers by native/kernels/check, which also says what it covers.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "attention.h"
+#include "clade_kernels.h"
+#include "linear.h"
+#include "pool.h"
+#include "weight.h"
+
+using namespace clade;
+
+namespace {
+
+int passed = 0, failed = 0;
+
+void expect(bool ok, const std::string& what) {
+  ok ? passed++ : failed++;
+  if (!ok) std::printf("FAIL %s\n", what.c_str());
+}
+
+std::mt19937 rng(1);
+
+std::vector<float> normals(size_t n, float scale = 1) {
+  std::normal_distribution<float> d(0, scale);
+  std::vector<float> v(n);
+  for (float& x : v) x = d(rng);
+  return v;
+}
+
+std::vector<uint8_t> stored(DType t, const std::vector<float>& v) {
+  std::vector<uint8_t> out(v.size() * (t == DType::f32 ? 4 : 2));
+  level().narrow(t, v.data(), v.size(), out.data());
+  return out;
+}
+
+std::shared_ptr<Weight> dense(int n, int k, int dtype) {
+  auto w = std::make_shared<Weight>(n, k, dense_shape(n, k, dtype), 0);
+  auto bytes = stored(DType(dtype), normals(size_t(n) * size_t(k), 0.1f));
+  w->set_dense(0, n, bytes.data());
+  return w;
+}
+
+std::shared_ptr<Weight> affine(int n, int k, int bits, int group, int scale) {
+  auto w = std::make_shared<Weight>(n, k, affine_shape(n, k, bits, group, scale), bits);
+  std::vector<uint32_t> codes(size_t(n) * size_t(k) * size_t(bits) / 32);
+  for (auto& c : codes) c = rng();
+  const size_t groups = size_t(n) * size_t(k / group);
+  auto s = stored(DType(scale == 0 ? 0 : scale), normals(groups, 0.01f)), b = stored(DType(scale), normals(groups, 0.1f));
+  w->set_affine(0, n, codes.data(), s.data(), b.data());
+  w->bias = normals(size_t(w->panels()) * 16);
+  return w;
+}
+
+std::vector<std::string> levels() {
+  std::vector<std::string> out;
+  std::string all = clade_kernels_levels(), line;
+  for (char c : all) {
+    if (c != '\n') {
+      line += c;
+      continue;
+    }
+    out.push_back(line);
+    line.clear();
+  }
+  return out;
+}
+
+// Runs f at every level and thread count and compares what it returns with plain C++ on one thread.
+template <class F>
+void everywhere(const std::string& what, const F& f) {
+  clade_kernels_set_level("generic");
+  Pool::get().set_threads(1);
+  const auto want = f();
+  for (const auto& l : levels())
+    for (int threads : {1, 2, 3}) {
+      clade_kernels_set_level(l.c_str());
+      Pool::get().set_threads(threads);
+      expect(f() == want, what + " at " + l + " on " + std::to_string(threads) + " threads");
+    }
+}
+
+void linear() {
+  for (DType t : {DType::f32, DType::bf16, DType::f16})
+    for (int n : {1, 33})
+      for (int k : {8, 128})
+        for (int kind = 0; kind < 8; kind++) {
+          std::shared_ptr<Weight> a, b;
+          if (kind < 3) {
+            a = dense(n, k, kind), b = dense(n, k, kind);
+          } else {
+            const int bits[] = {2, 3, 4, 6, 8}, group = k % 64 ? 8 : kind % 2 ? 64 : 32;
+            if (k * bits[kind - 3] % 32) continue;
+            a = affine(n, k, bits[kind - 3], group, kind % 3), b = affine(n, k, bits[kind - 3], group, kind % 3);
+          }
+          for (int rows : {0, 1, 3, 9, 26}) {
+            // One value in front: nothing may assume that x is aligned to more than its elements.
+            auto x = stored(t, normals(size_t(rows * k + 1))), norm = stored(t, normals(size_t(k)));
+            auto residual = stored(t, normals(size_t(rows * n)));
+            const size_t size = t == DType::f32 ? 4 : 2;
+            const std::string what = "linear dtype " + std::to_string(int(t)) + " kind " + std::to_string(kind) + " " +
+                                     std::to_string(rows) + "x" + std::to_string(k) + "x" + std::to_string(n);
+            auto call = [&](Gate gate) {
+              LinearCall c;
+              c.weights = {a, b};
+              c.gate = gate;
+              c.norm_eps = 1e-5f;
+              std::vector<uint8_t> out(size_t(rows) * size_t(c.width()) * size);
+              c.run(t, x.data() + size, rows, norm.data(), gate == Gate::none ? nullptr : residual.data(), out.data());
+              return out;
+            };
+            if (rows < 9) everywhere(what, [&] { return call(Gate::none); });
+            everywhere(what + " silu", [&] { return call(Gate::silu); });
+            if (rows == 3) everywhere(what + " gelu", [&] { return call(Gate::gelu_tanh); });
+            // The first row is what it is alone.
+            if (rows > 1) {
+              auto all = call(Gate::silu);
+              const int kept = rows;
+              rows = 1;
+              auto one = call(Gate::silu);
+              rows = kept;
+              expect(std::memcmp(all.data(), one.data(), one.size()) == 0, what + ": first row");
+            }
+          }
+        }
+}
+
+void attention() {
+  for (DType t : {DType::f32, DType::bf16, DType::f16})
+    for (int dim : {16, 48})
+      for (int heads : {1, 6})
+        for (int window : {0, 37})
+          {
+            const bool traditional = dim == 48;
+            const int kv = heads == 6 ? 2 : 1, total = 270, capacity = 300;
+            const size_t size = t == DType::f32 ? 4 : 2, width = size_t(heads + 2 * kv) * size_t(dim);
+            auto qkv = stored(t, normals(size_t(total) * width)), norm = stored(t, normals(size_t(dim)));
+            auto freq = normals(size_t(dim / 2), 0.1f);
+            auto run = [&](std::vector<int> cuts) {
+              // What lies beyond the written positions must not matter.
+              std::vector<uint8_t> keys(size_t(kv) * capacity * size_t(dim) * size, 0xff), values(keys), out(size_t(total) * size_t(heads * dim) * size);
+              for (int offset = 0, i = 0; offset < total; i++) {
+                const int rows = std::min(cuts[size_t(i) % cuts.size()], total - offset);
+                AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, offset, window, 1e-6f};
+                a.run(t, qkv.data() + size_t(offset) * width * size, rows, keys.data(), values.data(), capacity, freq.data(), norm.data(), nullptr,
+                      out.data() + size_t(offset) * size_t(heads * dim) * size);
+                offset += rows;
+              }
+              return out;
+            };
+            const std::string what = "attention dtype " + std::to_string(int(t)) + " dim " + std::to_string(dim) + " heads " +
+                                     std::to_string(heads) + " window " + std::to_string(window);
+            everywhere(what, [&] { return run({total}); });
+            clade_kernels_set_level("");
+            const auto whole = run({total});
+            expect(run({256, 3, 7, 1}) == whole, what + " in pieces");
+            expect(run({1}) == whole, what + " token by token");
+            for (uint8_t b : whole) (void)b;
+          }
+}
+
+void refusals() {
+  auto refused = [](auto f) {
+    try {
+      f();
+    } catch (const std::exception&) {
+      return true;
+    }
+    return false;
+  };
+  expect(refused([] { dense_shape(0, 4, 0); }), "an empty weight");
+  expect(refused([] { dense_shape(1 << 30, 1 << 30, 0); }), "a weight beyond all memory");
+  expect(refused([] { dense_shape(4, 4, 3); }), "an unknown dtype");
+  expect(refused([] { affine_shape(4, 64, 7, 32, 0); }), "seven bits");
+  expect(refused([] { affine_shape(4, 64, 4, 48, 0); }), "a group that does not divide");
+  expect(clade_kernels_set_threads(0) != 0, "no threads");
+  expect(clade_kernels_set_level("mmx") != 0, "an unknown level");
+}
+
+}  // namespace
+
+int main() {
+  linear();
+  attention();
+  refusals();
+  std::printf("levels here: ");
+  for (const auto& l : levels()) std::printf("%s ", l.c_str());
+  std::printf("\n%d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}
