@@ -44,25 +44,34 @@ type Entry struct {
 	Source  Source
 }
 
-// Problem is a record that was left out, and why.
+// Problem is a record, a profile or an implementation that was left out, and why.
 type Problem struct {
 	Plugin string
+	// What is profile or implementation; empty for a family. Graph is the family's graph id, or the other's own id.
+	What   string
 	Graph  string
 	Reason string
 }
 
 func (p Problem) String() string {
-	return fmt.Sprintf("family %s of plugin %s is disabled: %s", p.Graph, p.Plugin, p.Reason)
+	what := p.What
+	if what == "" {
+		what = "family"
+	}
+	return fmt.Sprintf("%s %s of plugin %s is disabled: %s", what, p.Graph, p.Plugin, p.Reason)
 }
 
 // List is the families in the order they are asked.
 type List struct {
-	entries      []Entry
-	capabilities []string
+	entries         []Entry
+	capabilities    []string
+	profiles        []ProfileEntry
+	implementations []ImplementationEntry
 }
 
-// New builds the list. Graph ids must be unique over all plugins and a plugin that is not first-party must name its graphs
-// under a domain (example.org/x); what breaks that is left out and reported.
+// New builds the list. Graph ids must be unique over all plugins, a plugin that is not first-party must name its graphs
+// under a domain (example.org/x), and its records must not accept a model of the corpus that another of their tier accepts;
+// what breaks that is left out and reported.
 func New(offers []Offer) (*List, []Problem) {
 	firstParty := map[string]bool{}
 	for _, o := range offers {
@@ -73,22 +82,29 @@ func New(offers []Offer) (*List, []Problem) {
 	var entries []Entry
 	var problems []Problem
 	owner := map[string]string{}
-	for _, o := range strongest(offers, firstParty) {
+	used := strongest(offers, firstParty)
+	for _, o := range used {
 		for _, r := range o.Manifest.Families {
 			e := Entry{Record: r, Plugin: o.Manifest.Name, Version: o.Manifest.Version, Source: o.Source}
 			switch other, taken := owner[r.Graph]; {
 			case taken:
-				problems = append(problems, Problem{e.Plugin, r.Graph, "plugin " + other + " has this graph id"})
+				problems = append(problems, Problem{Plugin: e.Plugin, Graph: r.Graph, Reason: "plugin " + other + " has this graph id"})
 			case !firstParty[e.Plugin] && !strings.Contains(r.Graph, "/"):
-				problems = append(problems, Problem{e.Plugin, r.Graph, "a third-party graph id must hold a domain, as in example.org/" + r.Graph})
+				problems = append(problems, Problem{
+					Plugin: e.Plugin, Graph: r.Graph, Reason: "a third-party graph id must hold a domain, as in example.org/" + r.Graph,
+				})
 			default:
 				owner[r.Graph] = e.Plugin
 				entries = append(entries, e)
 			}
 		}
 	}
-	slices.SortStableFunc(entries, func(a, b Entry) int { return compare(a, b, firstParty) })
-	return &List{entries: entries, capabilities: capabilities(entries)}, problems
+	inOrder := func(a, b Entry) int { return compare(a, b, firstParty) }
+	slices.SortStableFunc(entries, inOrder)
+	entries, more := disjoint(entries, firstParty)
+	slices.SortStableFunc(entries, inOrder)
+	l := &List{entries: entries, capabilities: capabilities(entries)}
+	return l, append(append(problems, more...), l.collect(used)...)
 }
 
 // strongest keeps one offer for each plugin, first-party ones first so that they win a conflict, then by name.
@@ -122,9 +138,13 @@ func thirdLast(a, b bool) int {
 	return 1
 }
 
-// compare is the list's order.
+// compare is the list's order: targeted records before generic ones, first-party targeted ones before third-party, and the
+// first-party generic one last of all.
 func compare(a, b Entry, firstParty map[string]bool) int {
 	aFirst, bFirst := firstParty[a.Plugin], firstParty[b.Plugin]
+	if a.Record.Tier == record.Generic && b.Record.Tier == record.Generic {
+		return cmp.Or(thirdLast(bFirst, aFirst), cmp.Compare(a.Record.Graph, b.Record.Graph))
+	}
 	rank := 0
 	if aFirst && bFirst {
 		rank = cmp.Compare(a.Record.Order, b.Record.Order)

@@ -39,11 +39,37 @@ func (l *List) Match(cfg artifact.Config) (Entry, error) {
 		if m.OK {
 			return e, e.Record.Check(cfg)
 		}
-		if m.Type && e.Record.MatchType(modelType) {
-			near = append(near, m.Failed...)
+		if m.Type {
+			near = append(near, nearMiss(m))
 		}
 	}
 	return Entry{}, l.unsupported(modelType, near)
+}
+
+// fewReasons is how many clauses of a near miss are told.
+const fewReasons = 3
+
+// nearMiss is why a family that knows the type does not take the model.
+func nearMiss(m record.Match) string {
+	if more := len(m.Failed) - fewReasons; more > 0 {
+		return fmt.Sprintf("%s, and %d clauses more", strings.Join(m.Failed[:fewReasons], "; "), more)
+	}
+	return strings.Join(m.Failed, "; ")
+}
+
+// Passed says, for each targeted family that is asked before the one that takes the model and knows its type, why it did
+// not take it: "minicpm5 wants hidden_size 1536, this has 1537".
+func (l *List) Passed(cfg artifact.Config, taken Entry) []string {
+	var out []string
+	for _, e := range l.entries {
+		if e.Record.Graph == taken.Record.Graph {
+			break
+		}
+		if m := e.Record.Match(cfg); m.Type && !m.OK && e.Record.Tier == record.Targeted {
+			out = append(out, nearMiss(m))
+		}
+	}
+	return out
 }
 
 // Open matches an opened artifact, reads its config and finds the family's profile for its format.

@@ -13,7 +13,7 @@ import (
 // Match is the outcome of a record's clauses over a config.
 type Match struct {
 	OK bool
-	// Type is true when every clause about model_type alone held, so that a failure is a near miss.
+	// Type is true when there are clauses about model_type and all of them held, so that a failure is a near miss.
 	Type bool
 	// Failed are the clauses that did not hold, in words: "minicpm5 wants hidden_size 1536, this has 1537".
 	Failed []string
@@ -30,18 +30,19 @@ func (r *Record) Remap(modelType string) string {
 // Match tests the accepts clauses.
 func (r *Record) Match(cfg artifact.Config) Match {
 	v, _ := r.view(cfg, artifact.Config{})
-	m := Match{OK: true, Type: true}
+	m := Match{OK: true}
+	wrongType := false
 	for i := range r.Accepts {
 		c := &r.Accepts[i]
+		m.Type = m.Type || c.Path == modelTypeKey
 		if c.holds(v) {
 			continue
 		}
 		m.OK = false
-		if c.Path == modelTypeKey {
-			m.Type = false
-		}
+		wrongType = wrongType || c.Path == modelTypeKey
 		m.Failed = append(m.Failed, r.Graph+" wants "+c.words(v))
 	}
+	m.Type = m.Type && !wrongType
 	return m
 }
 
