@@ -150,7 +150,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	if d.budget > 0 && plan.TotalBytes > uint64(d.budget) {
 		return nil, contract.Errorf(contract.MemoryAdmission, req.Model.Graph, "the plan takes %d bytes, the budget is %d", plan.TotalBytes, d.budget)
 	}
-	if err := b.limits(d); err != nil {
+	if err := b.limits(plan); err != nil {
 		return nil, err
 	}
 	if d.library != nil {
@@ -174,14 +174,13 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	return &openModel{Engine: e, facts: b.facts(req.Model, d, plan)}, nil
 }
 
-func (b *Backend) limits(d *draft) error {
-	if _, err := b.runtime.SetCacheLimit(allocatorCache); err != nil {
+// limits holds MLX to the plan. Above the memory limit an evaluation waits for what is queued before it queues more: MLX's CPU
+// device allocates ahead of what it computes.
+func (b *Backend) limits(plan *cladev1.Plan) error {
+	if _, err := b.runtime.SetCacheLimit(lineOf(plan, reserve)); err != nil {
 		return err
 	}
-	if d.budget == 0 {
-		return nil
-	}
-	_, err := b.runtime.SetMemoryLimit(d.budget)
+	_, err := b.runtime.SetMemoryLimit(int64(plan.TotalBytes) - processBytes)
 	return err
 }
 

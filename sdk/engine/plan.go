@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// processBytes is a plugin with the runtime loaded and no model (measured: 58 MB resident), with room for Go's heap.
-	processBytes = 96 << 20
-	// allocatorCache bounds what MLX keeps of freed memory.
+	// processBytes is a plugin with the runtime loaded (measured: 34 MB resident with a tiny model), with room for Go's heap.
+	processBytes = 40 << 20
+	// allocatorCache is the most that MLX may keep of freed memory, allocatorFloor what it may keep for any model.
 	allocatorCache = 64 << 20
+	allocatorFloor = 8 << 20
 	// transientBytes bounds the activations of one evaluation: the prefill chunk is cut to it.
 	transientBytes = 256 << 20
 )
@@ -73,20 +74,22 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 	} else if q != "" {
 		held += "; " + q
 	}
+	kvBytes := perToken * int64(kv.Capacity(d.context))
+	token := d.TokenBytes(d.context, d.dtype, d.library != nil)
 	logits := int64(d.Layout.Vocab) * 4 * sampledRows
+	chunk := int64(d.chunk) * token
 	p := &cladev1.Plan{
 		Lines: []*cladev1.MemoryLine{
 			{Name: "weights", Bytes: uint64(loaded), Detail: held},
 			{
-				Name: "kv", Bytes: uint64(perToken * int64(kv.Capacity(d.context))),
+				Name: "kv", Bytes: uint64(kvBytes),
 				Detail: fmt.Sprintf("%d tokens of %d bytes in %d layers", kv.Capacity(d.context), perToken, len(d.Layout.Caches)),
 			},
-			{
-				Name: "transients", Bytes: uint64(int64(d.chunk)*d.TokenBytes(d.context, d.dtype, d.library != nil) + logits),
-				Detail: fmt.Sprintf("evaluations of at most %d tokens, and sampling", d.chunk),
-			},
+			{Name: "transients", Bytes: uint64(chunk + logits), Detail: fmt.Sprintf("evaluations of at most %d tokens, and sampling", d.chunk)},
+			{Name: runAhead, Bytes: uint64(token + logits), Detail: "the step that is queued while one computes"},
+			{Name: "load", Bytes: uint64(d.Weights.StagingBytes()), Detail: "pieces of the file on their way into memory"},
 			{Name: "process", Bytes: processBytes, Detail: "the plugin and its runtime, measured"},
-			{Name: "reserve", Bytes: allocatorCache, Detail: "freed memory that MLX keeps for reuse"},
+			{Name: reserve, Bytes: uint64(min(allocatorCache, allocatorFloor+chunk+kvBytes)), Detail: "freed memory that MLX keeps for reuse, at most"},
 		},
 		GraphEntry: d.graph.ID, GraphReason: d.graphReason, Kernels: d.kernels, Context: uint32(d.context),
 		BytesPerToken: uint64(perToken), Device: d.device.Name, Dtype: d.dtype.String(), Notes: d.notes(),
@@ -95,6 +98,22 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 		p.TotalBytes += line.Bytes
 	}
 	return p, nil
+}
+
+// Lines that are limits too.
+const (
+	runAhead = "run-ahead"
+	reserve  = "reserve"
+)
+
+// lineOf is the bytes of a line.
+func lineOf(p *cladev1.Plan, name string) int64 {
+	for _, l := range p.Lines {
+		if l.Name == name {
+			return int64(l.Bytes)
+		}
+	}
+	return 0
 }
 
 // sampledRows is how many rows of the vocabulary's width sampling holds at once: logits, their filtered copies, noise.

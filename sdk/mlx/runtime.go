@@ -85,6 +85,7 @@ func Open(dir string) (*Runtime, error) {
 	// A message lives on the thread of the call.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	boundMalloc()
 	if err := r.load(); err != nil {
 		return nil, err
 	}

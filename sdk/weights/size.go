@@ -53,6 +53,19 @@ func (src Source) newPacked(target Target) (*mlx.Packed, error) {
 	return target.Kernels.NewAffine(src.Shape[0], src.Shape[1], *how.affine)
 }
 
+// StagingBytes is what loading holds beside the parameters: a piece as the file has it, and as the kernels take it.
+func (s *Set) StagingBytes() int64 {
+	var most int64
+	for _, src := range s.sources {
+		var n int64
+		for _, t := range src.reads {
+			n += t.Bytes
+		}
+		most = max(most, n)
+	}
+	return 2 * min(most, pieceBytes)
+}
+
 // Elements counts the parameters' values.
 func (s *Set) Elements() int64 {
 	var n int64

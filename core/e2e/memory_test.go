@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/clademl/clade/core/compose"
+	corefamily "github.com/clademl/clade/core/family"
+	"github.com/clademl/clade/core/generate"
+	"github.com/clademl/clade/core/hub"
+	"github.com/clademl/clade/core/loader"
+	"github.com/clademl/clade/core/plugins"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+)
+
+// planSlack is what the peak may differ from the plan where a twentieth of it is less; tiny models are all slack above 64 MB.
+const planSlack = 24 << 20
+
+// loaderHost is the host's loader over the built plugin, inside this process.
+func loaderHost(t *testing.T) *loader.Host {
+	t.Helper()
+	set := plugins.Discover(filepath.Join(built.root, "plugins"))
+	offers, err := corefamily.Embedded()
+	require.NoError(t, err)
+	for _, p := range set.Plugins {
+		offers = append(offers, corefamily.Offer{Manifest: p.Manifest, Source: corefamily.FromInstalled})
+	}
+	list, problems := corefamily.New(offers)
+	require.Empty(t, problems)
+	return &loader.Host{
+		Families: list, RuntimeDir: built.runtime,
+		Find: func(name string) (loader.Plugin, error) {
+			p, err := set.Find(name)
+			if err != nil {
+				return loader.Plugin{}, err
+			}
+			return loader.Plugin{Name: p.Name, Exe: p.Exe, Verify: func() error { return nil }, Check: p.CheckDescribe}, nil
+		},
+	}
+}
+
+// planned plans the model at path with the loader's own process.
+func planned(t *testing.T, path string, w compose.Wishes) *loader.Planned {
+	t.Helper()
+	d, err := loaderHost(t).Decide(hub.Model{ID: filepath.Base(path), Path: path})
+	require.NoError(t, err)
+	p, err := d.Plan(t.Context(), loader.Wishes{Wishes: w})
+	if err != nil {
+		_ = d.Close()
+	}
+	require.NoError(t, err)
+	return p
+}
+
+// kib reads a line such as "VmHWM:   1234 kB" of a process's status, in bytes.
+func kib(t *testing.T, pid int, field string) int64 {
+	t.Helper()
+	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if rest, ok := strings.CutPrefix(s.Text(), field+":"); ok {
+			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			require.NoError(t, err)
+			return n << 10
+		}
+	}
+	t.Fatalf("no %s of process %d", field, pid)
+	return 0
+}
+
+// fill runs what takes the most: a prompt that leaves a few tokens of the context, sampled with filters and logprobs.
+func fill(t *testing.T, m *loader.Model) {
+	t.Helper()
+	const answer = 24
+	ids := make([]int32, int(m.Facts().GetContextLength())-answer)
+	for i := range ids {
+		ids[i] = int32(i*7+3) % int32(m.Facts().GetVocabSize())
+	}
+	_, err := m.Generate(t.Context(), ids, generate.Settings{
+		MaxTokens: new(uint32(answer)), Temperature: new(0.8), TopP: new(0.9), TopK: new(uint32(40)), Seed: new(uint64(1)),
+		IgnoreEOS: new(true), Logprobs: new(uint32(5)),
+	}, func(generate.Delta) error { return nil })
+	require.NoError(t, err)
+}
+
+// comparePlan opens the model, fills its context twice, and holds the peak to the plan.
+func comparePlan(t *testing.T, path string, w compose.Wishes) {
+	t.Helper()
+	p := planned(t, path, w)
+	require.NoError(t, p.Admission)
+	var lines []string
+	for _, l := range p.Plan.GetLines() {
+		lines = append(lines, l.GetName()+" "+strconv.FormatUint(l.GetBytes()>>10, 10)+"k")
+	}
+	m, err := p.Open(t.Context(), func(*cladev1.LoadProgress) {})
+	require.NoError(t, err)
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, m.Close(ctx))
+	}()
+	opened := kib(t, m.Pid(), "VmHWM")
+	fill(t, m)
+	once := kib(t, m.Pid(), "VmHWM")
+	fill(t, m)
+	peak, plan := kib(t, m.Pid(), "VmHWM"), int64(p.Plan.GetTotalBytes())
+	t.Logf("plan %dk (%s); after open %dk, filled once %dk, twice %dk", plan>>10, strings.Join(lines, ", "), opened>>10, once>>10, peak>>10)
+	slack := max(int64(planSlack), plan/20)
+	require.LessOrEqual(t, peak, plan+slack, "the process takes more than the plan")
+	require.GreaterOrEqual(t, peak, plan-slack, "the plan takes more than the process")
+}
+
+func TestPeakMemoryIsWhatThePlanSays(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		wishes compose.Wishes
+	}{
+		{"llama-f32", compose.Wishes{Context: 4096}},
+		{"llama-untied-headdim", compose.Wishes{Context: 2048, Kernels: "off"}},
+		{"llama-gguf-q4_1.gguf", compose.Wishes{Context: 512}},
+		{"llama-sliding", compose.Wishes{Context: 2048}},
+		{"llama-affine4", compose.Wishes{Context: 1024, DType: "bfloat16"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			comparePlan(t, checkpoint(t, c.name, func(config map[string]any) { config["max_position_embeddings"] = 8192 }), c.wishes)
+		})
+	}
+}

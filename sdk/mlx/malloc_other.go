@@ -1,0 +1,6 @@
+//go:build !linux
+
+package mlx
+
+// boundMalloc is for glibc.
+func boundMalloc() {}
