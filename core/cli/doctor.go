@@ -12,6 +12,7 @@ import (
 
 	"github.com/clademl/clade/core/config"
 	"github.com/clademl/clade/core/loader"
+	"github.com/clademl/clade/core/machine"
 	"github.com/clademl/clade/sdk/contract"
 )
 
@@ -143,7 +144,7 @@ func runtimeFinding(dir string) finding {
 }
 
 func memoryFinding(c *config.Config) finding {
-	total, available := loader.MachineMemory()
+	total, available := machine.Memory()
 	f := finding{Check: "memory", OK: true, Detail: fmt.Sprintf("%s available of %s", config.FormatBytes(available), config.FormatBytes(total))}
 	switch {
 	case total == 0:

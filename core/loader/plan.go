@@ -8,6 +8,7 @@ import (
 
 	"github.com/clademl/clade/core/compose"
 	"github.com/clademl/clade/core/config"
+	"github.com/clademl/clade/core/machine"
 	"github.com/clademl/clade/core/supervise"
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
@@ -98,7 +99,7 @@ func (p *Planned) compose() error {
 	if err != nil {
 		return err
 	}
-	total, available := MachineMemory()
+	total, available := machine.Memory()
 	p.Budget = available
 	if p.host.Budget > 0 {
 		p.Budget = p.host.Budget

@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -134,7 +136,7 @@ func TestKillInMidStreamEndsTheRequestAndANewProcessServesTheNext(t *testing.T) 
 	for err == nil {
 		_, err = g.Recv()
 	}
-	kindIs(t, err, contract.PluginCrashed, "killed (out of memory suspected)")
+	kindIs(t, err, contract.PluginCrashed, "was killed from outside (SIGKILL)")
 	noZombie(t)
 
 	again := start(t, "good")
@@ -173,6 +175,49 @@ func TestASlowReaderIsNoHang(t *testing.T) {
 }
 
 // Both lines of defence hold alone: the liveness pipe, and on Linux the kernel's signal.
+func TestAKillUnderMemoryPressureIsOutOfMemory(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		before, after uint64
+		counted       bool
+		kind          contract.Kind
+		says          string
+	}{
+		{"a kill was counted meanwhile", 3, 4, true, contract.OutOfMemory, "out of memory suspected"},
+		{"none was", 3, 3, true, contract.PluginCrashed, "from outside"},
+		{"nobody counts", 0, 0, false, contract.PluginCrashed, "out of memory suspected"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec := specFor(t, "good")
+			var kills atomic.Uint64
+			kills.Store(c.before)
+			spec.oomKills = func() (uint64, bool) { return kills.Load(), c.counted }
+			p, err := Start(t.Context(), spec)
+			require.NoError(t, err)
+			kills.Store(c.after)
+			require.NoError(t, syscall.Kill(p.Pid(), syscall.SIGKILL))
+			<-p.Done()
+			kindIs(t, p.Err(), c.kind, c.says)
+			<-p.cleaned
+		})
+	}
+}
+
+func TestAPluginIsTheVictimBeforeTheHost(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // no other system scores
+	}
+	score := func(pid string) int {
+		data, err := os.ReadFile(filepath.Join("/proc", pid, "oom_score_adj"))
+		require.NoError(t, err)
+		n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+		require.NoError(t, err)
+		return n
+	}
+	p := start(t, "good")
+	require.Greater(t, score(strconv.Itoa(p.Pid())), score("self"))
+}
+
 func TestNoPluginOutlivesAKilledHost(t *testing.T) {
 	modes := []string{"good", "good with grandchild", "good without parent-death signal"}
 	if parentDeathSignal {

@@ -13,6 +13,9 @@ func configure(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
+// preferAsVictim has no means here.
+func preferAsVictim(int) {}
+
 // waitExit returns when the child has ended, without reaping it: until it is reaped its pid, and so its group's id, cannot be
 // given to a stranger. When kqueue fails, the reaping Wait that follows does the waiting.
 func waitExit(pid int) {

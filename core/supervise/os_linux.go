@@ -2,7 +2,11 @@ package supervise
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,5 +27,22 @@ func waitExit(pid int) {
 		if !errors.Is(err, unix.EINTR) {
 			return
 		}
+	}
+}
+
+// victimScore is what a plugin is ahead of the host in the kernel's choice when memory runs out: a request is lost then, and not
+// the server.
+const victimScore = 300
+
+// preferAsVictim raises the process's oom_score_adj above the host's, never lowers it. Where it cannot be written the kernel
+// chooses by size alone, and a plugin is the larger one.
+func preferAsVictim(pid int) {
+	path := filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return
+	}
+	if now, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
+		_ = os.WriteFile(path, []byte(strconv.Itoa(min(now+victimScore, 1000))), 0o600)
 	}
 }

@@ -21,9 +21,9 @@ func supported() error { return nil }
 // killGroup kills the process group that pid leads.
 func killGroup(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
 
-// ending words the way a process ended, and says whether the kernel may have ended it for its memory: nobody else sends
-// SIGKILL to a plugin but this package, which keeps its own reason.
-func ending(ps *os.ProcessState) (text string, suspectMemory bool) {
+// ending words the way a process ended. killed: by a SIGKILL, which nobody sends to a plugin but this package, that keeps its own
+// reason, the kernel for memory, or a person.
+func ending(ps *os.ProcessState) (text string, killed bool) {
 	if ps == nil {
 		return "ended", false
 	}
@@ -32,7 +32,7 @@ func ending(ps *os.ProcessState) (text string, suspectMemory bool) {
 		return fmt.Sprintf("exited with code %d", ps.ExitCode()), false
 	}
 	if ws.Signal() == syscall.SIGKILL {
-		return "was killed (out of memory suspected)", true
+		return "was killed", true
 	}
 	return fmt.Sprintf("died of %s", unix.SignalName(ws.Signal())), false
 }

@@ -39,6 +39,9 @@ type process struct {
 	exited chan struct{} // closed when its output is read too
 	ps     *os.ProcessState
 
+	oomKills   uint64 // what was counted before the start
+	oomCounted bool
+
 	mu       sync.Mutex
 	greeted  bool
 	greeting error // why the handshake line was refused
@@ -86,6 +89,7 @@ func (p *process) Start(context.Context) error {
 		return closeAll(err, stdin, liveness, stdout, childOut)
 	}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr, p.liveness = stdin, childOut, childErr, liveness
+	p.oomKills, p.oomCounted = p.spec.oomKills()
 	started := make(chan error, 1)
 	go p.own(started, stdout, stderr)
 	err = <-started
@@ -113,6 +117,7 @@ func (p *process) own(started chan<- error, stdout, stderr *os.File) {
 	}
 	p.mu.Lock()
 	p.pid = p.cmd.Process.Pid
+	preferAsVictim(p.pid)
 	if p.killed { // given up while it was being started
 		killGroup(p.pid)
 	}
@@ -199,19 +204,33 @@ func (p *process) death() error {
 	if p.reason != nil {
 		return p.reason
 	}
-	how, suspectMemory := ending(p.ps)
+	how, killed := ending(p.ps)
+	if killed {
+		return p.killedFromOutside()
+	}
 	if cause := p.journal.cause(); cause != "" {
 		return contract.Errorf(contract.PluginCrashed, p.spec.name(), "%s (%s)", cause, how)
 	}
 	words := ""
-	if w := p.journal.lastWords(); w != "" && !suspectMemory {
+	if w := p.journal.lastWords(); w != "" {
 		words = "; its last words: " + w
 	}
-	e := contract.Errorf(contract.PluginCrashed, p.spec.name(), "the plugin's process %s%s", how, words)
-	if suspectMemory {
-		return e.WithNext("free some memory, or choose a smaller model or context, and try again")
+	return contract.Errorf(contract.PluginCrashed, p.spec.name(), "the plugin's process %s%s", how, words)
+}
+
+// killedFromOutside is the death by a SIGKILL that this package did not send: the kernel's for memory when it counted a kill
+// meanwhile, suspected when nobody counts, and else somebody's.
+func (p *process) killedFromOutside() error {
+	const next = "free some memory, or choose a smaller model or context, and try again"
+	kills, counted := p.spec.oomKills()
+	switch {
+	case counted && p.oomCounted && kills > p.oomKills:
+		return contract.Errorf(contract.OutOfMemory, p.spec.name(), "the plugin's process was killed while memory ran out (out of memory suspected)").
+			WithNext(next)
+	case counted && p.oomCounted:
+		return contract.Errorf(contract.PluginCrashed, p.spec.name(), "the plugin's process was killed from outside (SIGKILL)")
 	}
-	return e
+	return contract.Errorf(contract.PluginCrashed, p.spec.name(), "the plugin's process was killed (out of memory suspected)").WithNext(next)
 }
 
 // Stdout is the handshake line, and EOF when the process has ended.

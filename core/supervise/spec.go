@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clademl/clade/core/machine"
 	"github.com/clademl/clade/sdk/contract"
 )
 
@@ -38,6 +39,9 @@ type Spec struct {
 	Silence time.Duration
 	// Stall is how long a stream's heartbeats may come without their counts advancing; default 2 min.
 	Stall time.Duration
+
+	// oomKills counts what the kernel killed for memory; nil is the machine's.
+	oomKills func() (uint64, bool)
 }
 
 func (s Spec) complete() (Spec, error) {
@@ -49,6 +53,9 @@ func (s Spec) complete() (Spec, error) {
 	}
 	if s.Stall == 0 {
 		s.Stall = defaultStall
+	}
+	if s.oomKills == nil {
+		s.oomKills = machine.OOMKills
 	}
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
