@@ -80,6 +80,7 @@ test: build ## the test suite, with the race detector
 test-full: test $(DEMO_MODEL) bin/oracle/.made ## and the comparisons with a live mlx-lm, transformers and tokenizers
 	@CGO_ENABLED=1 go test -tags full -timeout 30m ./sdk/tokenizer/... ./plugins/universal/...
 	@tools/oracles bin/oracle/bin/python $(DEMO_MODEL)
+	@native/kernels/check bin/native/kernels-check
 
 bin/oracle/.made: tools/oracle.txt
 	@command -v python3 >/dev/null || { echo "python3 is needed and was not found: on Debian: apt-get install python3 python3-pip python3-venv" >&2; exit 1; }
