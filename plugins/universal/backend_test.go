@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/mlx"
@@ -80,6 +81,26 @@ func TestThePlanNamesTheKernelsThatRun(t *testing.T) {
 		require.True(t, k.Native, "%v", k)
 	}
 	require.Empty(t, plan.Notes)
+}
+
+// What the kernels hold in more bits than the file is said; K-quants are held in their own codes.
+func TestThePlanNotesWhatIsHeldWiderThanStored(t *testing.T) {
+	b := backend(t)
+	for name, note := range map[string]string{
+		"llama-gguf-q4_k_m.gguf": "", "llama-gguf-q2_k.gguf": "", "llama-gguf-q5_1.gguf": "",
+		"llama-gguf-iq4_nl.gguf": "16 IQ4_NL as 8-bit codes", "llama-gguf-iq4_xs.gguf": "16 IQ4_XS as 8-bit codes",
+		"llama-gguf-mxfp4.gguf": "16 MXFP4 as 5-bit codes", "llama-mxfp4": "29 mxfp4 as 5-bit codes",
+		"llama-nvfp4": "29 nvfp4 as 8-bit codes", "llama-mxfp8": "30 mxfp8 as bfloat16",
+	} {
+		plan, err := b.Plan(context.Background(), &cladev1.PlanRequest{Model: spec(t, tinyPaths[name], &cladev1.Composition{})})
+		require.NoError(t, err, name)
+		if note == "" {
+			require.Empty(t, plan.Notes, name)
+			continue
+		}
+		require.Len(t, plan.Notes, 1, name)
+		require.Contains(t, plan.Notes[0], note)
+	}
 }
 
 func TestAFallbackIsToldAndRequireRefusesIt(t *testing.T) {
@@ -197,13 +218,35 @@ func TestAStrictLoadNamesFileAndTensor(t *testing.T) {
 		{"scales without biases", "llama-affine8", rename("model.layers.0.mlp.up_proj.biases", "model.layers.0.mlp.up_proj.other"), nil, contract.ArtifactCorrupt, "model.layers.0.mlp.up_proj.biases is missing"},
 		{"a listed path of other bits", "llama-affine8", nil, func(c map[string]any) {
 			c["quantization"].(map[string]any)["model.layers.0.mlp.up_proj"] = map[string]any{"bits": 4, "group_size": 64}
-		}, contract.ArtifactCorrupt, "is 8 bits in groups of 64, the config says 4 in 64"},
+		}, contract.ArtifactCorrupt, "is affine, 8 bits in groups of 64, the config says affine, 4 bits in groups of 64"},
 		{"a listed path that is dense", "llama-f32", nil, func(c map[string]any) {
 			c["quantization"] = map[string]any{"bits": 4, "group_size": 64, "model.layers.0.mlp.up_proj": map[string]any{"bits": 4, "group_size": 64}}
 		}, contract.ArtifactCorrupt, "model.layers.0.mlp.up_proj.scales is missing"},
 		{"another mode", "llama-affine8", nil, func(c map[string]any) {
+			c["quantization"] = map[string]any{"bits": 4, "group_size": 32, "mode": "mxfp6"}
+		}, contract.UnsupportedModel, `mode "mxfp6"`},
+		{"triples under another default mode, as mlx-lm infers", "llama-affine8", nil, func(c map[string]any) {
 			c["quantization"] = map[string]any{"bits": 4, "group_size": 32, "mode": "mxfp4"}
-		}, contract.UnsupportedModel, `mode "mxfp4"`},
+		}, 0, ""},
+		{"a mode with another mode's groups", "llama-affine8", nil, func(c map[string]any) {
+			c["quantization"] = map[string]any{"bits": 4, "group_size": 64, "mode": "mxfp4"}
+		}, contract.ArtifactCorrupt, "4 bits in groups of 64 is no format of mode mxfp4"},
+		{"a listed path of another mode", "llama-mxfp8", nil, func(c map[string]any) {
+			c["quantization"].(map[string]any)["model.layers.0.mlp.up_proj"] = map[string]any{"mode": "nvfp4"}
+		}, contract.ArtifactCorrupt, "is mxfp8, 8 bits in groups of 32, the config says nvfp4, 4 bits in groups of 16"},
+		// mlx-lm hands a listed entry on as it is, and its mode is affine then.
+		{"a listed path without a mode is affine", "llama-mxfp4", nil, func(c map[string]any) {
+			c["quantization"].(map[string]any)["model.layers.0.mlp.up_proj"] = map[string]any{"bits": 4, "group_size": 32}
+		}, contract.ArtifactCorrupt, "is mxfp4, 4 bits in groups of 32, the config says affine, 4 bits in groups of 32"},
+		{"byte scales in groups of no mode", "llama-affine8", func(h map[string]any) {
+			const path = "model.layers.0.mlp.up_proj"
+			rename(path+".biases", path+".other")(h)
+			s := h[path+".scales"].(map[string]any)
+			s["dtype"], s["shape"] = "U8", []int{128, 4}
+		}, nil, contract.UnsupportedModel, "8-bit scales on 8-bit codes in groups of 16"},
+		{"a global scale that is no float", "llama-nvfp4-global", func(h map[string]any) {
+			h["model.layers.0.mlp.up_proj.global_scale"].(map[string]any)["dtype"] = "U32"
+		}, nil, contract.ArtifactCorrupt, "model.layers.0.mlp.up_proj.global_scale: is U32 []: a global scale is one F32"},
 		{"another tool's method", "llama-f32", nil, set("quantization_config", map[string]any{"quant_method": "gptq", "bits": 4}), contract.UnsupportedModel, `the method "gptq"`},
 		{"dynamic rope", "llama-f32", nil, set("rope_scaling", map[string]any{"rope_type": "dynamic", "factor": 2.0}), contract.UnsupportedModel, `"dynamic"`},
 		{"linear rope without a factor", "llama-f32", nil, set("rope_scaling", map[string]any{"rope_type": "linear"}), contract.ArtifactCorrupt, "rope_scaling.factor"},
@@ -223,16 +266,30 @@ func TestAStrictLoadNamesFileAndTensor(t *testing.T) {
 	}
 }
 
+// The types take less room than Q6_K, so that only the type is wrong.
 func TestAGGUFTypeThatIsNotDecodedIsRefusedByName(t *testing.T) {
-	data, err := os.ReadFile(tinyPaths["llama-gguf-q8_0.gguf"])
+	for kind, name := range map[uint32]string{16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4"} {
+		_, err := backend(t).Plan(context.Background(), &cladev1.PlanRequest{Model: spec(t, retyped(t, "llama-gguf-q6_k.gguf", kind), &cladev1.Composition{})})
+		require.Equal(t, contract.UnsupportedModel, contract.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, "output.weight: stored as "+name+", which this version does not decode")
+		require.ErrorContains(t, err, "Q2_K to Q6_K")
+	}
+}
+
+func TestRowsThatAreNotWholeBlocksAreRefusedByName(t *testing.T) {
+	_, err := artifact.Open(retyped(t, "llama-gguf-q8_0.gguf", 12))
+	require.Equal(t, contract.ArtifactCorrupt, contract.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "output.weight: Q4_K: its rows of 64 elements do not fill blocks of 256")
+}
+
+// retyped is a copy of a checkpoint whose output.weight has another type number.
+func retyped(t *testing.T, name string, kind uint32) string {
+	t.Helper()
+	data, err := os.ReadFile(tinyPaths[name])
 	require.NoError(t, err)
-	// Q5_0 (6) takes less room than Q8_0, so that only the type is wrong.
 	path := filepath.Join(t.TempDir(), "model.gguf")
-	data = retype(t, data, "output.weight", 6)
-	require.NoError(t, os.WriteFile(path, data, 0o600))
-	_, err = backend(t).Plan(context.Background(), &cladev1.PlanRequest{Model: spec(t, path, &cladev1.Composition{})})
-	require.Equal(t, contract.UnsupportedModel, contract.KindOf(err), "%v", err)
-	require.ErrorContains(t, err, "output.weight: stored as Q5_0, which this version does not decode")
+	require.NoError(t, os.WriteFile(path, retype(t, data, "output.weight", kind), 0o600))
+	return path
 }
 
 // retype changes a two-dimensional tensor's type number in a GGUF header.

@@ -87,7 +87,7 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 			},
 			{Name: "transients", Bytes: uint64(chunk + logits), Detail: fmt.Sprintf("evaluations of at most %d tokens, and sampling", d.chunk)},
 			{Name: runAhead, Bytes: uint64(token + logits), Detail: "the step that is queued while one computes"},
-			{Name: "load", Bytes: uint64(d.Weights.StagingBytes()), Detail: "pieces of the file on their way into memory"},
+			{Name: "load", Bytes: uint64(d.Weights.StagingBytes(d.target())), Detail: "pieces of the file on their way into memory"},
 			{Name: "process", Bytes: processBytes, Detail: "the plugin and its runtime, measured"},
 			{Name: reserve, Bytes: uint64(min(allocatorCache, allocatorFloor+chunk+kvBytes)), Detail: "freed memory that MLX keeps for reuse, at most"},
 		},
@@ -120,9 +120,12 @@ func lineOf(p *cladev1.Plan, name string) int64 {
 const sampledRows = 12
 
 func (d *draft) notes() []string {
-	q := d.Weights.Quantized()
-	if q == "" || d.library != nil {
+	q, held := d.Weights.Quantized(), d.Weights.Held()
+	switch {
+	case q == "" || d.library != nil && held == "":
 		return nil
+	case d.library != nil:
+		return []string{fmt.Sprintf("weights (%s) take more memory than in the file, with the same values: the kernels have no such levels", held)}
 	}
 	return []string{fmt.Sprintf("quantized weights (%s) are dequantized to float32 at load: no kernels read them packed", q)}
 }

@@ -14,7 +14,7 @@ var (
 	// Linear is a norm, one or more matrices, a gate and a residual.
 	Linear = Kernel{
 		Name:      "linear",
-		Signature: "x [.., in], w [out, in] dense or affine (2 to 8 bits, Q4_0, Q4_1, Q8_0), norm [in]?, residual [.., out]? -> [.., out]",
+		Signature: "x [.., in], w [out, in] dense or affine (2 to 8 bits, GGUF and MLX formats repacked), norm [in]?, residual [.., out]? -> [.., out]",
 		Devices:   []string{"cpu"},
 		Fallback:  "matrices are arrays, dequantized to float32 at load, and MLX multiplies them",
 	}

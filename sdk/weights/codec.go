@@ -8,20 +8,27 @@ import (
 	"github.com/clademl/clade/sdk/weights/quant"
 )
 
-// codec decodes rows. Row r of a source is decoded from row r of each of its tensors.
+// codec decodes rows. Row r of a source is decoded from row r of each of its tensors. Its methods are safe for several
+// goroutines.
 type codec interface {
 	// rowBytes is the size of a row of n values in each tensor that the source reads.
-	rowBytes(n int) []int
+	rowBytes(n int) [parts]int
 	// row decodes one row from its bytes in each tensor.
-	row(dst []float32, src [][]byte)
-	// packing is how the kernels hold the source when the graph computes in dtype.
-	packing(dtype mlx.DType) packing
-	// pack rewrites one row into the kernels' input: the row in the packing's dtype, or codes, scales and biases.
-	pack(dst [3][]byte, src [][]byte) error
-	// quantized reports whether the values are codes, which load as float32 whatever dtype the graph computes in.
+	row(dst []float32, src [parts][]byte)
+	// packings are the ways the kernels may hold the source when the graph computes in dtype. The first holds what ordinary
+	// files hold, and is what a plan counts; another is taken for a tensor of which pack says quant.ErrNotHeld.
+	packings(dtype mlx.DType) []packing
+	// pack rewrites one row as codes, scales and biases of an affine packing.
+	pack(dst [parts][]byte, how mlx.Affine, src [parts][]byte) error
+	// quantized reports whether the values are codes, which load as float32 where no kernels hold them.
 	quantized() bool
+	// held names how the kernels hold the source where they cannot hold its codes as the file does; else "".
+	held() string
 	String() string
 }
+
+// parts is how many tensors a source reads at most, and how many streams a packed weight has: codes, scales, biases.
+const parts = 3
 
 // packing is a dense weight of dtype or a quantized one.
 type packing struct {
@@ -29,74 +36,116 @@ type packing struct {
 	affine *mlx.Affine
 }
 
+func affinePacking(a quant.Affine, scale mlx.DType) packing {
+	return packing{affine: &mlx.Affine{Bits: a.Bits, Group: a.Group, Scale: scale}}
+}
+
 // rowBytes is the size of a row of n values as the kernels take it: values, or codes, scales and biases.
-func (p packing) rowBytes(n int) [3]int {
+func (p packing) rowBytes(n int) [parts]int {
 	if p.affine == nil {
-		return [3]int{n * p.dtype.Size()}
+		return [parts]int{n * p.dtype.Size()}
 	}
 	groups := n / p.affine.Group * p.affine.Scale.Size()
-	return [3]int{n * p.affine.Bits / 8, groups, groups}
+	return [parts]int{n * p.affine.Bits / 8, groups, groups}
+}
+
+// floatTypes names MLX's and the file's type of each plain float.
+var floatTypes = []struct {
+	float  quant.Float
+	mlx    mlx.DType
+	stored artifact.DType
+	decode func(dst []float32, src []byte)
+}{
+	{quant.Float32, mlx.Float32, artifact.F32, quant.F32Row},
+	{quant.Float16, mlx.Float16, artifact.F16, quant.F16Row},
+	{quant.BFloat16, mlx.BFloat16, artifact.BF16, quant.BF16Row},
+}
+
+// dtypeOf is MLX's type of a float.
+func dtypeOf(f quant.Float) mlx.DType { return floatTypes[f].mlx }
+
+// floatOf is the float of MLX's type, which is one of the three.
+func floatOf(d mlx.DType) quant.Float {
+	for _, t := range floatTypes {
+		if t.mlx == d {
+			return t.float
+		}
+	}
+	return quant.Float32
 }
 
 type floatCodec struct {
-	name   string
-	size   int
+	stored artifact.DType
+	float  quant.Float
 	decode func(dst []float32, src []byte)
 }
 
-// floatCodecs are the plain types; the zero value of a missing one has size 0.
-var floatCodecs = map[artifact.DType]floatCodec{
-	artifact.F32:  {"F32", 4, quant.F32Row},
-	artifact.F16:  {"F16", 2, quant.F16Row},
-	artifact.BF16: {"BF16", 2, quant.BF16Row},
-}
-
-func (c floatCodec) rowBytes(n int) []int            { return []int{n * c.size} }
-func (c floatCodec) row(dst []float32, src [][]byte) { c.decode(dst, src[0]) }
-func (c floatCodec) quantized() bool                 { return false }
-func (c floatCodec) String() string                  { return c.name }
-
-// A narrower dtype of the graph rounds the weight, as it would round the array; a wider one leaves it as stored.
-func (c floatCodec) packing(dtype mlx.DType) packing {
-	for d, name := range stores {
-		if name == c.name && d.Size() < dtype.Size() {
-			return packing{dtype: d}
+// floatCodecOf is the codec of a plain float type; false for any other.
+func floatCodecOf(stored artifact.DType) (floatCodec, bool) {
+	for _, t := range floatTypes {
+		if t.stored == stored {
+			return floatCodec{stored, t.float, t.decode}, true
 		}
 	}
-	return packing{dtype: dtype}
+	return floatCodec{}, false
 }
 
-func (c floatCodec) pack(dst [3][]byte, src [][]byte) error {
-	copy(dst[0], src[0])
-	return nil
+func (c floatCodec) dtype() mlx.DType                     { return dtypeOf(c.float) }
+func (c floatCodec) rowBytes(n int) [parts]int            { return [parts]int{n * c.float.Size()} }
+func (c floatCodec) row(dst []float32, src [parts][]byte) { c.decode(dst, src[0]) }
+func (c floatCodec) quantized() bool                      { return false }
+func (c floatCodec) held() string                         { return "" }
+func (c floatCodec) String() string                       { return string(c.stored) }
+
+// A narrower dtype of the graph rounds the weight, as it would round the array; a wider one leaves it as stored.
+func (c floatCodec) packings(dtype mlx.DType) []packing {
+	if c.float.Size() < dtype.Size() {
+		dtype = c.dtype()
+	}
+	return []packing{{dtype: dtype}}
 }
 
+func (c floatCodec) pack([parts][]byte, mlx.Affine, [parts][]byte) error { return quant.ErrNotHeld }
+
+// blockCodec is a GGUF block format.
 type blockCodec struct{ block quant.Block }
 
-func (c blockCodec) packing(mlx.DType) packing {
-	return packing{affine: &mlx.Affine{Bits: c.block.Affine.Bits, Group: c.block.Affine.Group, Scale: mlx.Float16}}
+func (c blockCodec) packings(mlx.DType) []packing {
+	out := []packing{affinePacking(c.block.Codes, dtypeOf(c.block.Scales))}
+	if c.block.Scales != quant.Float32 {
+		out = append(out, affinePacking(c.block.Codes, mlx.Float32))
+	}
+	return out
 }
 
-func (c blockCodec) pack(dst [3][]byte, src [][]byte) error {
-	return c.block.AffineRow(dst[0], dst[1], dst[2], src[0])
+func (c blockCodec) pack(dst [parts][]byte, how mlx.Affine, src [parts][]byte) error {
+	return c.block.Pack(dst[0], dst[1], dst[2], floatOf(how.Scale), src[0])
 }
 
-func (c blockCodec) rowBytes(n int) []int            { return []int{c.block.RowBytes(n)} }
-func (c blockCodec) row(dst []float32, src [][]byte) { c.block.Row(dst, src[0]) }
-func (c blockCodec) quantized() bool                 { return true }
-func (c blockCodec) String() string                  { return c.block.Name }
+func (c blockCodec) held() string {
+	if !c.block.Wider() {
+		return ""
+	}
+	return fmt.Sprintf("%d-bit codes", c.block.Codes.Bits)
+}
 
+func (c blockCodec) rowBytes(n int) [parts]int            { return [parts]int{c.block.RowBytes(n)} }
+func (c blockCodec) row(dst []float32, src [parts][]byte) { c.block.Row(dst, src[0]) }
+func (c blockCodec) quantized() bool                      { return true }
+func (c blockCodec) String() string                       { return c.block.Name }
+
+// affineCodec is MLX's affine triple.
 type affineCodec struct {
 	affine quant.Affine
 	scales floatCodec
 }
 
-func (c affineCodec) rowBytes(n int) []int {
-	groups := n / c.affine.Group * c.scales.size
-	return []int{c.affine.RowBytes(n), groups, groups}
+func (c affineCodec) rowBytes(n int) [parts]int {
+	groups := n / c.affine.Group * c.scales.float.Size()
+	return [parts]int{c.affine.RowBytes(n), groups, groups}
 }
 
-func (c affineCodec) row(dst []float32, src [][]byte) {
+func (c affineCodec) row(dst []float32, src [parts][]byte) {
 	groups := len(dst) / c.affine.Group
 	both := make([]float32, 2*groups)
 	scales, biases := both[:groups], both[groups:]
@@ -105,17 +154,11 @@ func (c affineCodec) row(dst []float32, src [][]byte) {
 	c.affine.Row(dst, src[0], scales, biases)
 }
 
-func (c affineCodec) packing(mlx.DType) packing {
-	scale := mlx.Float32
-	for d, name := range stores {
-		if name == c.scales.name {
-			scale = d
-		}
-	}
-	return packing{affine: &mlx.Affine{Bits: c.affine.Bits, Group: c.affine.Group, Scale: scale}}
+func (c affineCodec) packings(mlx.DType) []packing {
+	return []packing{affinePacking(c.affine, c.scales.dtype())}
 }
 
-func (c affineCodec) pack(dst [3][]byte, src [][]byte) error {
+func (c affineCodec) pack(dst [parts][]byte, _ mlx.Affine, src [parts][]byte) error {
 	for i := range dst {
 		copy(dst[i], src[i])
 	}
@@ -123,6 +166,47 @@ func (c affineCodec) pack(dst [3][]byte, src [][]byte) error {
 }
 
 func (c affineCodec) quantized() bool { return true }
+func (c affineCodec) held() string    { return "" }
 func (c affineCodec) String() string {
 	return fmt.Sprintf("affine %d-bit in groups of %d", c.affine.Bits, c.affine.Group)
+}
+
+// floatBlockCodec is one of MLX's modes of small floats: codes and scale bytes.
+type floatBlockCodec struct {
+	block  quant.FloatBlock
+	scaled bool    // the tensor has a global scale
+	global float32 // its value once loading has read it; else quant.NoGlobal
+}
+
+func (c floatBlockCodec) rowBytes(n int) [parts]int {
+	return [parts]int{c.block.RowBytes(n), n / c.block.Group}
+}
+
+func (c floatBlockCodec) row(dst []float32, src [parts][]byte) {
+	c.block.Row(dst, src[0], src[1], c.global)
+}
+
+// A global scale takes a float32's bits into every scale. e4m3 elements are no codes: bfloat16 holds them but for values below
+// 2^-124 or so, for which the tensor becomes float32.
+func (c floatBlockCodec) packings(mlx.DType) []packing {
+	switch {
+	case !c.block.HasAffine():
+		return []packing{{dtype: mlx.BFloat16}, {dtype: mlx.Float32}}
+	case c.scaled:
+		return []packing{affinePacking(c.block.Affine, mlx.Float32)}
+	}
+	return []packing{affinePacking(c.block.Affine, mlx.BFloat16)}
+}
+
+func (c floatBlockCodec) pack(dst [parts][]byte, how mlx.Affine, src [parts][]byte) error {
+	return c.block.Pack(dst[0], dst[1], dst[2], floatOf(how.Scale), src[0], src[1], c.global)
+}
+
+func (c floatBlockCodec) quantized() bool { return true }
+func (c floatBlockCodec) String() string  { return c.block.Mode }
+func (c floatBlockCodec) held() string {
+	if !c.block.HasAffine() {
+		return "bfloat16"
+	}
+	return fmt.Sprintf("%d-bit codes", c.block.Affine.Bits)
 }

@@ -5,12 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"strings"
-	"unsafe"
 
-	"github.com/clademl/clade/sdk/artifact"
-	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/weights/quant"
 )
@@ -61,7 +58,7 @@ func (t Target) packs(src Source) bool {
 }
 
 // Load reads all parameters. Arrays of float tensors have the target's dtype, of quantized ones float32. report is called
-// after every piece.
+// after every piece. Rows are converted on all of Go's processors.
 func (s *Set) Load(ctx context.Context, scope *mlx.Scope, target Target, report func(Progress)) (_ *Tensors, err error) {
 	l := loader{set: s, ctx: ctx, report: report}
 	l.progress.TensorsTotal, l.progress.BytesTotal = len(s.sources), s.StoredBytes()
@@ -72,6 +69,9 @@ func (s *Set) Load(ctx context.Context, scope *mlx.Scope, target Target, report 
 		}
 	}()
 	for _, src := range s.sources {
+		if src, err = l.scaled(src); err != nil {
+			return nil, err
+		}
 		if target.packs(src) {
 			if out.packed[src.Name], err = l.pack(src, target); err != nil {
 				return nil, err
@@ -104,7 +104,24 @@ type loader struct {
 	ctx      context.Context
 	report   func(Progress)
 	progress Progress
-	scratch  []float32
+	buffers  [2][parts][]byte // a piece that is converted, and the next one while it is read
+	staged   [parts][]byte
+}
+
+// scaled is src with its global scale read.
+func (l *loader) scaled(src Source) (Source, error) {
+	if src.global == nil {
+		return src, nil
+	}
+	var buffer []byte
+	if err := l.read(*src.global, &buffer, 0, int(src.global.Bytes)); err != nil {
+		return src, err
+	}
+	c := src.codec.(floatBlockCodec)
+	c.global = math.Float32frombits(binary.LittleEndian.Uint32(buffer))
+	src.codec = c
+	l.progress.Bytes += src.global.Bytes
+	return src, nil
 }
 
 // load decodes one source into memory, which holds its whole array.
@@ -112,84 +129,83 @@ func (l *loader) load(src Source, dtype mlx.DType, memory []byte) error {
 	width := src.Shape[len(src.Shape)-1]
 	rows := int(src.elements()) / width
 	rowOut := len(memory) / rows
-	if cap(l.scratch) < width {
-		l.scratch = make([]float32, width)
-	}
-	return l.pieces(src, rows, width, func(first, count int, row func(int) [][]byte) error {
-		for r := range count {
-			at := halfSplitRow(first+r, rows, src.InterleavedHeads)
-			l.row(src.codec, dtype, memory[at*rowOut:(at+1)*rowOut], row(r))
-		}
-		return nil
+	return l.pieces(src, rows, width, func(p piece) error {
+		return eachRow(p.count, func(r int, scratch *scratch) error {
+			at := halfSplitRow(p.first+r, rows, src.InterleavedHeads)
+			scratch.dense(src.codec, dtype, width, memory[at*rowOut:(at+1)*rowOut], p.row(r))
+			return nil
+		})
 	})
 }
 
-// pack brings one matrix into the kernels' memory.
-func (l *loader) pack(src Source, target Target) (_ *mlx.Packed, err error) {
+// pack brings one matrix into the kernels' memory, in the first of its packings that holds it.
+func (l *loader) pack(src Source, target Target) (*mlx.Packed, error) {
+	before := l.progress.Bytes
+	var err error
+	for _, how := range src.codec.packings(target.DType) {
+		l.progress.Bytes = before
+		var p *mlx.Packed
+		if p, err = l.packAs(src, target.Kernels, how); !errors.Is(err, quant.ErrNotHeld) {
+			return p, err
+		}
+	}
+	return nil, corrupt(src.reads[0], "%w", err).WithNext("load it without kernels (kernels=off), which takes any scale")
+}
+
+func (l *loader) packAs(src Source, kernels *mlx.Kernels, how packing) (_ *mlx.Packed, err error) {
 	rows, width := src.Shape[0], src.Shape[1]
-	p, err := src.newPacked(target)
+	out, err := how.reserve(kernels, rows, width)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name, err)
 	}
 	defer func() {
 		if err != nil {
-			p.Close()
+			out.Close()
 		}
 	}()
-	how := src.codec.packing(target.DType)
 	sizes := how.rowBytes(width)
-	var staged [3][]byte
-	err = l.pieces(src, rows, width, func(first, count int, row func(int) [][]byte) error {
+	err = l.pieces(src, rows, width, func(p piece) error {
 		for i, n := range sizes {
-			if cap(staged[i]) < count*n {
-				staged[i] = make([]byte, count*n)
-			}
-			staged[i] = staged[i][:count*n]
+			l.staged[i] = grown(l.staged[i], p.count*n)
 		}
-		for r := range count {
-			var dst [3][]byte
+		err := eachRow(p.count, func(r int, scratch *scratch) error {
+			var dst [parts][]byte
 			for i, n := range sizes {
-				dst[i] = staged[i][r*n : (r+1)*n]
+				dst[i] = l.staged[i][r*n : (r+1)*n]
 			}
-			if err := l.packRow(src, how, dst, row(r)); err != nil {
-				return corrupt(src.reads[0], "row %d: %w", first+r, err)
+			if how.affine != nil {
+				return src.codec.pack(dst, *how.affine, p.row(r))
 			}
+			if exact := scratch.dense(src.codec, how.dtype, width, dst[0], p.row(r)); !exact && src.codec.quantized() {
+				return quant.ErrNotHeld
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return set(p, src, rows, first, count, sizes, staged)
+		return set(out, src, rows, p, sizes, l.staged)
 	})
-	return p, err
-}
-
-// packRow makes the kernels' input of one row.
-func (l *loader) packRow(src Source, how packing, dst [3][]byte, row [][]byte) error {
-	f, float := src.codec.(floatCodec)
-	if float && stores[how.dtype] != f.name {
-		if width := src.Shape[1]; cap(l.scratch) < width {
-			l.scratch = make([]float32, width)
-		}
-		l.row(f, how.dtype, dst[0], row)
-		return nil
-	}
-	return src.codec.pack(dst, row)
+	return out, err
 }
 
 // set hands staged rows over, one call for all that stay in order.
-func set(p *mlx.Packed, src Source, rows, first, count int, sizes [3]int, staged [3][]byte) error {
-	step := count
+func set(out *mlx.Packed, src Source, rows int, p piece, sizes [parts]int, staged [parts][]byte) error {
+	step := p.count
 	if src.InterleavedHeads != 0 {
 		step = 1
 	}
-	for r := 0; r < count; r += step {
-		at := halfSplitRow(first+r, rows, src.InterleavedHeads)
-		var part [3][]byte
+	for r := 0; r < p.count; r += step {
+		at := halfSplitRow(p.first+r, rows, src.InterleavedHeads)
+		var part [parts][]byte
 		for i, n := range sizes {
 			part[i] = staged[i][r*n : (r+step)*n]
 		}
 		var err error
-		if p.Affine == nil {
-			err = p.SetDense(at, step, part[0])
+		if out.Affine == nil {
+			err = out.SetDense(at, step, part[0])
 		} else {
-			err = p.SetAffine(at, step, part[0], part[1], part[2])
+			err = out.SetAffine(at, step, part[0], part[1], part[2])
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", src.Name, err)
@@ -197,80 +213,6 @@ func set(p *mlx.Packed, src Source, rows, first, count int, sizes [3]int, staged
 	}
 	return nil
 }
-
-// pieces reads a source's rows of width values, some at a time. row(r) is row r of a piece in each tensor that is read.
-func (l *loader) pieces(src Source, rows, width int, use func(first, count int, row func(r int) [][]byte) error) error {
-	sizes := src.codec.rowBytes(width)
-	rowTotal := 0
-	for _, n := range sizes {
-		rowTotal += n
-	}
-	buffers, at := make([][]byte, len(sizes)), make([][]byte, len(sizes))
-	row := func(r int) [][]byte {
-		for i, n := range sizes {
-			at[i] = buffers[i][r*n : (r+1)*n]
-		}
-		return at
-	}
-	for first := 0; first < rows; {
-		count := min(max(pieceBytes/rowTotal, 1), rows-first)
-		for i, t := range src.reads {
-			if err := l.read(t, &buffers[i], first*sizes[i], count*sizes[i]); err != nil {
-				return err
-			}
-		}
-		if err := use(first, count, row); err != nil {
-			return err
-		}
-		first += count
-		l.progress.Bytes += int64(count * rowTotal)
-		l.report(l.progress)
-	}
-	return nil
-}
-
-// read fills buffer with n bytes of t from off.
-func (l *loader) read(t artifact.Tensor, buffer *[]byte, off, n int) error {
-	if err := l.ctx.Err(); err != nil {
-		return contract.Errorf(contract.Cancelled, t.Name, "loading was cancelled: %w", err)
-	}
-	if cap(*buffer) < n {
-		*buffer = make([]byte, n)
-	}
-	*buffer = (*buffer)[:n]
-	got, err := l.set.artifact.ReadAt(t, *buffer, int64(off))
-	if got == n && (err == nil || errors.Is(err, io.EOF)) {
-		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		return corrupt(t, "ends after %d of %d bytes", off+got, t.Bytes)
-	}
-	return err
-}
-
-// row decodes one row into its place.
-func (l *loader) row(c codec, dtype mlx.DType, out []byte, src [][]byte) {
-	if f, ok := c.(floatCodec); ok && stores[dtype] == f.name {
-		copy(out, src[0])
-		return
-	}
-	if dtype == mlx.Float32 {
-		c.row(unsafe.Slice((*float32)(unsafe.Pointer(&out[0])), len(out)/4), src)
-		return
-	}
-	values := l.scratch[:len(out)/2]
-	c.row(values, src)
-	round := quant.ToBF16
-	if dtype == mlx.Float16 {
-		round = quant.ToF16
-	}
-	for i, v := range values {
-		binary.LittleEndian.PutUint16(out[2*i:], round(v))
-	}
-}
-
-// stores names the file type whose bytes are an array's own.
-var stores = map[mlx.DType]string{mlx.Float32: "F32", mlx.Float16: "F16", mlx.BFloat16: "BF16"}
 
 // halfSplitRow is where a stored row belongs: row 2i+half of a head goes to half*D/2 + i.
 func halfSplitRow(row, rows, heads int) int {

@@ -42,8 +42,10 @@ type Rules struct {
 type Source struct {
 	Param
 	codec codec
-	// reads lists what is read: the tensor, and an affine triple's scales and biases.
+	// reads lists what is read row by row: the tensor, and a quantized one's scales and biases.
 	reads []artifact.Tensor
+	// global is one float32 that scales the whole tensor; nil for a tensor without.
+	global *artifact.Tensor
 }
 
 // Set is a graph's parameters, all found.
@@ -111,7 +113,7 @@ func (m *matcher) source(p Param) (Source, error) {
 	}
 	path, isWeight := strings.CutSuffix(p.Name, ".weight")
 	if scales, quantized := m.stored[path+".scales"]; quantized && isWeight {
-		return m.affine(p, path, t, scales)
+		return m.quantized(p, path, t, scales)
 	}
 	if entry, listed := m.rules.Quantization.Modules[path]; listed && entry.Bits != 0 {
 		return Source{}, corrupt(t, "the config lists it as quantized, but %s.scales is missing", path)
@@ -125,7 +127,7 @@ func (m *matcher) plain(p Param, t artifact.Tensor) (Source, error) {
 		return Source{}, corrupt(t, "has shape %v, the config makes it %v", t.Shape, p.Shape)
 	}
 	src := Source{Param: p, reads: []artifact.Tensor{t}}
-	if f, ok := floatCodecs[t.DType]; ok {
+	if f, ok := floatCodecOf(t.DType); ok {
 		src.codec = f
 		return src, nil
 	}
@@ -135,38 +137,72 @@ func (m *matcher) plain(p Param, t artifact.Tensor) (Source, error) {
 	}
 	return Source{}, contract.Errorf(contract.UnsupportedModel, t.File+": "+t.Name,
 		"stored as %s, which this version does not decode", t.DType).
-		WithNext("use a file of F32, F16, BF16, Q4_0, Q4_1 or Q8_0 tensors, or MLX affine weights")
+		WithNext("use a file of F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4 tensors, or MLX weights")
 }
 
-// affine is an MLX triple. The file's shapes decide bits and group, as in mlx-lm; a config entry for the very path must
-// agree with them.
-func (m *matcher) affine(p Param, path string, packed, scales artifact.Tensor) (Source, error) {
+// quantized is what MLX wrote: codes with scales and, in mode affine, biases. As in mlx-lm the file's shapes and types decide
+// mode, bits and group; a config entry for the very path must agree with them.
+func (m *matcher) quantized(p Param, path string, packed, scales artifact.Tensor) (Source, error) {
 	delete(m.stored, path+".scales")
-	if entry, listed := m.rules.Quantization.Modules[path]; listed && entry.Bits == 0 {
+	entry, listed := m.rules.Quantization.Modules[path]
+	if listed && entry.Bits == 0 {
 		return Source{}, corrupt(scales, "the config says that %s is not quantized", path)
 	}
-	if err := m.rules.Quantization.affineOnly(path); err != nil {
-		return Source{}, err
+	mode := m.affine
+	if scales.DType == artifact.U8 {
+		mode = m.floatBlock
 	}
-	biases, ok := m.take(path + ".biases")
-	if !ok {
-		if scales.DType == artifact.U8 {
-			return Source{}, unsupportedMode(path, "a float-block format (8-bit scales, no biases)")
-		}
-		return Source{}, corrupt(packed, "%s.biases is missing", path)
+	src, is, err := mode(p, path, packed, scales)
+	if err == nil && listed && entry != is {
+		err = corrupt(packed, "is %s, the config says %s", is, entry)
 	}
-	a, err := affineOf(p, packed, scales, biases)
-	if err != nil {
-		return Source{}, err
-	}
-	if entry, listed := m.rules.Quantization.Modules[path]; listed && entry.Affine != a {
-		return Source{}, corrupt(packed, "is %d bits in groups of %d, the config says %d in %d", a.Bits, a.Group, entry.Bits, entry.Group)
-	}
-	return Source{Param: p, codec: affineCodec{a, floatCodecs[scales.DType]}, reads: []artifact.Tensor{packed, scales, biases}}, nil
+	return src, err
 }
 
-// affineOf infers bits and group from the shapes of a triple whose matrix is [out, in].
-func affineOf(p Param, packed, scales, biases artifact.Tensor) (quant.Affine, error) {
+func (m *matcher) affine(p Param, path string, packed, scales artifact.Tensor) (Source, Module, error) {
+	biases, ok := m.take(path + ".biases")
+	if !ok {
+		return Source{}, Module{}, corrupt(packed, "%s.biases is missing", path)
+	}
+	shape, err := codesOf(p, packed, scales)
+	float, isFloat := floatCodecOf(scales.DType)
+	switch {
+	case err != nil:
+		return Source{}, Module{}, err
+	case !slices.Equal(scales.Shape, biases.Shape) || scales.DType != biases.DType:
+		return Source{}, Module{}, corrupt(biases, "is %s %v beside scales of %s %v", biases.DType, biases.Shape, scales.DType, scales.Shape)
+	case !isFloat:
+		return Source{}, Module{}, corrupt(scales, "scales are %s, not floats", scales.DType)
+	case !shape.Valid():
+		return Source{}, Module{}, corrupt(packed, "packed %v with scales %v is no affine format of a matrix of %v", packed.Shape, scales.Shape, p.Shape)
+	}
+	return Source{Param: p, codec: affineCodec{shape, float}, reads: []artifact.Tensor{packed, scales, biases}}, Module{shape, affineMode}, nil
+}
+
+// floatBlock is a mode without biases, whose scales are bytes.
+func (m *matcher) floatBlock(p Param, path string, packed, scales artifact.Tensor) (Source, Module, error) {
+	shape, err := codesOf(p, packed, scales)
+	if err != nil {
+		return Source{}, Module{}, err
+	}
+	block, ok := quant.FloatBlockOf(shape.Bits, shape.Group)
+	if !ok {
+		return Source{}, Module{}, unsupportedMode(path, fmt.Sprintf("8-bit scales on %d-bit codes in groups of %d", shape.Bits, shape.Group))
+	}
+	src := Source{Param: p, codec: floatBlockCodec{block: block, global: quant.NoGlobal}, reads: []artifact.Tensor{packed, scales}}
+	global, ok := m.take(path + ".global_scale")
+	if !ok {
+		return src, Module{shape, block.Mode}, nil
+	}
+	if !block.TakesGlobal() || global.DType != artifact.F32 || global.Bytes != 4 {
+		return Source{}, Module{}, corrupt(global, "is %s %v: a global scale is one F32 beside nvfp4, not beside %s", global.DType, global.Shape, block.Mode)
+	}
+	src.global, src.codec = &global, floatBlockCodec{block: block, scaled: true, global: quant.NoGlobal}
+	return src, Module{shape, block.Mode}, nil
+}
+
+// codesOf infers bits and group of a matrix [out, in] from the shapes of its codes and scales.
+func codesOf(p Param, packed, scales artifact.Tensor) (quant.Affine, error) {
 	if len(p.Shape) != 2 || len(packed.Shape) != 2 || len(scales.Shape) != 2 {
 		return quant.Affine{}, corrupt(packed, "a quantized tensor has shape %v and scales %v, the config makes it %v",
 			packed.Shape, scales.Shape, p.Shape)
@@ -175,19 +211,12 @@ func affineOf(p Param, packed, scales, biases artifact.Tensor) (quant.Affine, er
 	switch {
 	case packed.DType != artifact.U32:
 		return quant.Affine{}, corrupt(packed, "packed codes are %s, not U32", packed.DType)
-	case !slices.Equal(scales.Shape, biases.Shape) || scales.DType != biases.DType:
-		return quant.Affine{}, corrupt(biases, "is %s %v beside scales of %s %v", biases.DType, biases.Shape, scales.DType, scales.Shape)
-	case floatCodecs[scales.DType].size == 0:
-		return quant.Affine{}, corrupt(scales, "scales are %s, not floats", scales.DType)
 	case packed.Shape[0] != out || scales.Shape[0] != out || scales.Shape[1] == 0 || in%scales.Shape[1] != 0:
 		return quant.Affine{}, corrupt(packed, "packed %v with scales %v cannot hold a matrix of %v", packed.Shape, scales.Shape, p.Shape)
+	case packed.Shape[1] > in || packed.Shape[1]*32%in != 0:
+		return quant.Affine{}, corrupt(packed, "packed %v holds no whole number of bits for each value of a matrix of %v", packed.Shape, p.Shape)
 	}
-	group := in / scales.Shape[1]
-	a := quant.Affine{Bits: int(packed.Shape[1] * 32 / in), Group: int(group)}
-	if !a.Valid() || packed.Shape[1]*32 != int64(a.Bits)*in {
-		return quant.Affine{}, corrupt(packed, "packed %v with scales %v is no affine format of a matrix of %v", packed.Shape, scales.Shape, p.Shape)
-	}
-	return a, nil
+	return quant.Affine{Bits: int(packed.Shape[1] * 32 / in), Group: int(in / scales.Shape[1])}, nil
 }
 
 func (m *matcher) leftovers() error {

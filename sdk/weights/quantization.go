@@ -16,10 +16,27 @@ type Module struct {
 	Mode string
 }
 
-// Quantization is config.json's quantization block. The shapes in the file decide what a tensor is; the block decides which
-// mode it is in and, for listed paths, what the shapes must be.
+func (m Module) String() string {
+	if m.Bits == 0 {
+		return "dense"
+	}
+	return fmt.Sprintf("%s, %d bits in groups of %d", m.Mode, m.Bits, m.Group)
+}
+
+const affineMode = "affine"
+
+// defaultsOf is what mx.quantize of MLX 0.32 takes for a mode when bits and group are not given; false for no mode of MLX.
+func defaultsOf(mode string) (Module, bool) {
+	if mode == affineMode {
+		return Module{quant.Affine{Bits: 4, Group: 64}, mode}, true
+	}
+	f, ok := quant.FloatBlockMode(mode)
+	return Module{quant.Affine{Bits: f.Bits, Group: f.Group}, mode}, ok
+}
+
+// Quantization is config.json's quantization block. The shapes and types in the file decide what a tensor is; for listed paths
+// the block says what they must be.
 type Quantization struct {
-	Mode    string
 	Modules map[string]Module
 }
 
@@ -33,20 +50,21 @@ func ReadQuantization(c artifact.Config) (Quantization, error) {
 	if method, ok := block["quant_method"].(string); ok {
 		return Quantization{}, unsupportedMode(field, fmt.Sprintf("the method %q", method))
 	}
-	base, err := readModule(c, field, block, Module{Mode: "affine"})
-	if err != nil {
+	if _, err := readModule(c, field, block); err != nil {
 		return Quantization{}, err
 	}
-	q := Quantization{Mode: base.Mode, Modules: map[string]Module{}}
+	q := Quantization{Modules: map[string]Module{}}
 	for _, path := range slices.Sorted(maps.Keys(block)) {
 		switch entry := block[path].(type) {
 		case map[string]any:
-			if q.Modules[path], err = readModule(c, field+"."+path, entry, base); err != nil {
+			m, err := readModule(c, field+"."+path, entry)
+			if err != nil {
 				return Quantization{}, err
 			}
+			q.Modules[path] = m
 		case bool:
 			if !entry {
-				q.Modules[path] = Module{Mode: base.Mode}
+				q.Modules[path] = Module{}
 			}
 		}
 	}
@@ -62,8 +80,17 @@ func blockOf(c artifact.Config) (map[string]any, string) {
 	return nil, ""
 }
 
-func readModule(c artifact.Config, field string, entry map[string]any, defaults Module) (Module, error) {
-	m := defaults
+// readModule reads one entry. What it leaves out is MLX's default for its mode, and the mode affine, whatever the block around it
+// says: so mlx-lm hands the entry on.
+func readModule(c artifact.Config, field string, entry map[string]any) (Module, error) {
+	mode, ok := entry["mode"].(string)
+	if !ok {
+		mode = affineMode
+	}
+	m, known := defaultsOf(mode)
+	if !known {
+		return m, unsupportedMode(field, fmt.Sprintf("mode %q", mode))
+	}
 	for key, into := range map[string]*int{"bits": &m.Bits, "group_size": &m.Group} {
 		switch v := entry[key].(type) {
 		case nil:
@@ -73,28 +100,18 @@ func readModule(c artifact.Config, field string, entry map[string]any, defaults 
 			return m, contract.Errorf(contract.ArtifactCorrupt, c.Name()+": "+field+"."+key, "is not an integer")
 		}
 	}
-	if mode, ok := entry["mode"].(string); ok {
-		m.Mode = mode
+	fits := m.Valid()
+	if mode != affineMode {
+		f, ok := quant.FloatBlockOf(m.Bits, m.Group)
+		fits = ok && f.Mode == mode
 	}
-	if m.Mode == "affine" && !m.Valid() {
-		return m, contract.Errorf(contract.ArtifactCorrupt, c.Name()+": "+field, "%d bits in groups of %d is no affine format", m.Bits, m.Group)
+	if !fits {
+		return m, contract.Errorf(contract.ArtifactCorrupt, c.Name()+": "+field, "%d bits in groups of %d is no format of mode %s", m.Bits, m.Group, mode)
 	}
 	return m, nil
 }
 
-// affineOnly refuses a path whose mode this version does not decode.
-func (q Quantization) affineOnly(path string) error {
-	mode := q.Mode
-	if m, listed := q.Modules[path]; listed {
-		mode = m.Mode
-	}
-	if mode == "" || mode == "affine" {
-		return nil
-	}
-	return unsupportedMode(path, fmt.Sprintf("mode %q", mode))
-}
-
 func unsupportedMode(subject, what string) *contract.Error {
 	return contract.Errorf(contract.UnsupportedModel, subject, "quantized with %s, which this version does not decode", what).
-		WithNext("use a checkpoint quantized by mlx-lm in mode affine, or an unquantized one")
+		WithNext("use a checkpoint quantized by mlx-lm in mode affine, mxfp4, nvfp4 or mxfp8, or an unquantized one")
 }

@@ -16,11 +16,15 @@ func (s *Set) StoredBytes() int64 {
 		for _, t := range src.reads {
 			n += t.Bytes
 		}
+		if src.global != nil {
+			n += src.global.Bytes
+		}
 	}
 	return n
 }
 
-// LoadedBytes is what the parameters take once they are loaded for target.
+// LoadedBytes is what the parameters take once they are loaded for target. A tensor that its packing does not hold takes more,
+// at most twice as much; no trained model is known to have one.
 func (s *Set) LoadedBytes(target Target) (int64, error) {
 	var n int64
 	for _, src := range s.sources {
@@ -38,32 +42,41 @@ func (s *Set) LoadedBytes(target Target) (int64, error) {
 }
 
 func (src Source) packedBytes(target Target) (int64, error) {
-	how := src.codec.packing(target.DType)
+	how := src.codec.packings(target.DType)[0]
 	if how.affine == nil {
 		return target.Kernels.DenseBytes(src.Shape[0], src.Shape[1], how.dtype)
 	}
 	return target.Kernels.AffineBytes(src.Shape[0], src.Shape[1], *how.affine)
 }
 
-func (src Source) newPacked(target Target) (*mlx.Packed, error) {
-	how := src.codec.packing(target.DType)
-	if how.affine == nil {
-		return target.Kernels.NewDense(src.Shape[0], src.Shape[1], how.dtype)
+// reserve allocates a matrix in the kernels' memory.
+func (p packing) reserve(k *mlx.Kernels, rows, width int) (*mlx.Packed, error) {
+	if p.affine == nil {
+		return k.NewDense(rows, width, p.dtype)
 	}
-	return target.Kernels.NewAffine(src.Shape[0], src.Shape[1], *how.affine)
+	return k.NewAffine(rows, width, *p.affine)
 }
 
-// StagingBytes is what loading holds beside the parameters: a piece as the file has it, and as the kernels take it.
-func (s *Set) StagingBytes() int64 {
+// StagingBytes is what loading for target holds beside the parameters: a piece as the file has it, the next one, and the first
+// as the kernels take it.
+func (s *Set) StagingBytes(target Target) int64 {
 	var most int64
 	for _, src := range s.sources {
-		var n int64
-		for _, t := range src.reads {
-			n += t.Bytes
+		width := src.Shape[len(src.Shape)-1]
+		rows := int(src.elements()) / width
+		row, staged := 0, 0
+		for _, n := range src.codec.rowBytes(width) {
+			row += n
 		}
-		most = max(most, n)
+		if target.packs(src) {
+			for _, n := range src.codec.packings(target.DType)[0].rowBytes(width) {
+				staged += n
+			}
+		}
+		count := min(max(pieceBytes/row, 1), rows)
+		most = max(most, int64(count)*int64(row+staged)+int64(min(count, rows-count)*row))
 	}
-	return 2 * min(most, pieceBytes)
+	return most
 }
 
 // Elements counts the parameters' values.
@@ -77,15 +90,36 @@ func (s *Set) Elements() int64 {
 
 // Quantized names the quantized formats of the set and how many tensors have each ("210 Q4_1"); empty when all are floats.
 func (s *Set) Quantized() string {
+	return s.counted(func(c codec) string {
+		if !c.quantized() {
+			return ""
+		}
+		return c.String()
+	})
+}
+
+// Held says which formats the kernels hold in another form than the file's ("30 IQ4_NL as 8-bit codes"); empty when they hold all as
+// they are stored.
+func (s *Set) Held() string {
+	return s.counted(func(c codec) string {
+		if c.held() == "" {
+			return ""
+		}
+		return c.String() + " as " + c.held()
+	})
+}
+
+// counted lists what name calls codecs, with how many sources have each; "" is left out.
+func (s *Set) counted(name func(codec) string) string {
 	counts := map[string]int{}
 	for _, src := range s.sources {
-		if src.codec.quantized() {
-			counts[src.codec.String()]++
+		if n := name(src.codec); n != "" {
+			counts[n]++
 		}
 	}
-	var parts []string
+	var list []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%d %s", counts[name], name))
+		list = append(list, fmt.Sprintf("%d %s", counts[name], name))
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(list, ", ")
 }

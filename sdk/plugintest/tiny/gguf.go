@@ -15,7 +15,10 @@ import (
 const ggufAlignment = 32
 
 // ggmlTypes are the type numbers of ggml.h.
-var ggmlTypes = map[string]uint32{"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 8, "BF16": 30}
+var ggmlTypes = map[string]uint32{
+	"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13,
+	"Q6_K": 14, "IQ4_NL": 20, "IQ4_XS": 23, "BF16": 30, "MXFP4": 39,
+}
 
 // ggufNames maps the last parts of a llama tensor's name; llama.cpp's gguf-py tensor_mapping is the source.
 var ggufNames = strings.NewReplacer(
@@ -30,16 +33,21 @@ var ropeRows = regexp.MustCompile(`self_attn\.([qk])_proj\.`)
 // gguf stores matrices in one ggml type and vectors as F32, as llama.cpp's converter does: q and k rows go to the
 // interleaved rope order.
 func gguf(dtype string) func(Checkpoint, string) error {
+	return mixed(func(string) string { return dtype })
+}
+
+// mixed stores matrices in the type that a name of the file has.
+func mixed(dtype func(name string) string) func(Checkpoint, string) error {
 	return func(c Checkpoint, path string) error {
 		var tensors []stored
 		for _, t := range c.Tensors {
 			if m := ropeRows.FindStringSubmatch(t.Name); m != nil {
-				heads := map[string]int{"q": llamaHeads, "k": llamaKVHeads}[m[1]]
+				heads := c.Config[map[string]string{"q": "num_attention_heads", "k": "num_key_value_heads"}[m[1]]].(int)
 				t.Values = interleave(t.Values, heads, t.Shape[0])
 			}
 			s := stored{ggufNames.Replace(t.Name), "F32", t.Shape, nil}
 			if len(t.Shape) == 2 {
-				s.dtype = dtype
+				s.dtype = dtype(s.name)
 			}
 			s.data = encodeGGUF(s.dtype, t)
 			tensors = append(tensors, s)
@@ -55,7 +63,11 @@ func encodeGGUF(dtype string, t Tensor) []byte {
 	}
 	var out []byte
 	for row := range slices.Chunk(t.Values, t.Shape[len(t.Shape)-1]) {
-		out = append(out, block.Quantize(row)...)
+		packed, quantizes := block.Quantize(row)
+		if !quantizes {
+			return anyBlocks(block, t)
+		}
+		out = append(out, packed...)
 	}
 	return out
 }
@@ -118,7 +130,7 @@ func writeGGUF(c Checkpoint, path string, tensors []stored) error {
 		{"llama.attention.head_count", c.Config["num_attention_heads"]},
 		{"llama.attention.head_count_kv", c.Config["num_key_value_heads"]},
 		{"llama.attention.layer_norm_rms_epsilon", c.Config["rms_norm_eps"]},
-		{"llama.rope.dimension_count", llamaHidden / llamaHeads},
+		{"llama.rope.dimension_count", c.Config["hidden_size"].(int) / c.Config["num_attention_heads"].(int)},
 		{"llama.rope.freq_base", c.Config["rope_theta"]},
 		{"llama.vocab_size", c.Config["vocab_size"]},
 		{"tokenizer.ggml.bos_token_id", c.Config["bos_token_id"]},

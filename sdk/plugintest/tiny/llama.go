@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strings"
+
+	"github.com/clademl/clade/sdk/weights/quant"
 )
 
 // Shape of every llama checkpoint, unless its recipe says otherwise.
@@ -49,26 +52,57 @@ func Llama() []Checkpoint {
 		{"llama-affine4", quantized(32, 4, map[string]any{
 			"model.layers.1.mlp.down_proj":    map[string]any{"group_size": 64, "bits": 8},
 			"model.layers.2.self_attn.v_proj": false,
-		}, map[string]any{"tie_word_embeddings": false}), affine},
-		{"llama-affine8", quantized(64, 8, nil, nil), affine},
+		}, map[string]any{"tie_word_embeddings": false}), quantizedStore},
+		{"llama-affine8", quantized(64, 8, nil, nil), quantizedStore},
 		{"llama-affine-mixed", quantized(64, 4, map[string]any{
 			"model.layers.0.self_attn.q_proj": map[string]any{"group_size": 32, "bits": 2},
 			"model.layers.1.self_attn.o_proj": map[string]any{"group_size": 64, "bits": 3},
 			"model.layers.2.mlp.gate_proj":    map[string]any{"group_size": 32, "bits": 5},
 			"model.layers.3.mlp.down_proj":    map[string]any{"group_size": 128, "bits": 6},
-		}, nil), affine},
+		}, nil), quantizedStore},
 		{"llama-gguf-f32.gguf", nil, gguf("F32")},
 		{"llama-gguf-f16.gguf", nil, gguf("F16")},
 		{"llama-gguf-bf16.gguf", nil, gguf("BF16")},
 		{"llama-gguf-q4_0.gguf", nil, gguf("Q4_0")},
 		{"llama-gguf-q4_1.gguf", nil, gguf("Q4_1")},
 		{"llama-gguf-q8_0.gguf", map[string]any{"tie_word_embeddings": false}, gguf("Q8_0")},
+		{"llama-gguf-rope-freqs.gguf", nil, ropeFreqs},
+		{"llama-gguf-q4_k_m.gguf", wide, mixed(q4KM)},
+		{"llama-mxfp4", floatModes("mxfp4", map[string]any{"model.layers.1.mlp.down_proj": map[string]any{"group_size": 64, "bits": 8}}), quantizedStore},
+		{"llama-nvfp4", floatModes("nvfp4", map[string]any{"model.layers.0.self_attn.v_proj": false}), quantizedStore},
+		{"llama-nvfp4-global", floatModes("nvfp4", nil), quantizedGlobal},
+		{"llama-mxfp8", floatModes("mxfp8", nil), quantizedStore},
+	}
+	for _, dtype := range []string{"Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"} {
+		recipes = append(recipes, llamaRecipe{"llama-gguf-" + strings.ToLower(dtype) + ".gguf", wide, gguf(dtype)})
 	}
 	out := make([]Checkpoint, len(recipes))
 	for i, r := range recipes {
 		out[i] = r.checkpoint()
 	}
 	return out
+}
+
+// wide makes every row a whole number of super-blocks.
+var wide = map[string]any{
+	"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "tie_word_embeddings": false,
+}
+
+// q4KM is what llama.cpp mixes for Q4_K_M, in small: some tensors in six bits.
+func q4KM(name string) string {
+	switch {
+	case name == "output.weight", name == "blk.0.ffn_down.weight", name == "blk.1.attn_v.weight":
+		return "Q6_K"
+	}
+	return "Q4_K"
+}
+
+// floatModes is a config whose matrices are in one of MLX's modes of small floats.
+func floatModes(mode string, overrides map[string]any) map[string]any {
+	f, _ := quant.FloatBlockMode(mode)
+	block := map[string]any{"group_size": f.Group, "bits": f.Bits, "mode": mode}
+	maps.Copy(block, overrides)
+	return map[string]any{"quantization": block, "quantization_config": block, "tie_word_embeddings": false}
 }
 
 func rope(scaling map[string]any) map[string]any { return map[string]any{"rope_scaling": scaling} }
@@ -97,7 +131,7 @@ func (r llamaRecipe) checkpoint() Checkpoint {
 // their size through the layers; norms lie around 1, so that a forgotten one shows.
 func llamaTensors(config map[string]any) []Tensor {
 	const seed = 20260
-	hidden, inter, vocab := llamaHidden, llamaInter, llamaVocab
+	hidden, inter, vocab := config["hidden_size"].(int), config["intermediate_size"].(int), llamaVocab
 	headDim := hidden / llamaHeads
 	if d, ok := config["head_dim"].(int); ok {
 		headDim = d
@@ -120,7 +154,7 @@ func llamaTensors(config map[string]any) []Tensor {
 
 	// Small against what the layers add, or a tied model would say its last token for ever.
 	add("model.embed_tokens.weight", 0, 0.1, vocab, hidden)
-	for i := range llamaLayers {
+	for i := range config["num_hidden_layers"].(int) {
 		layer := fmt.Sprintf("model.layers.%d.", i)
 		add(layer+"input_layernorm.weight", 1, 0.1, hidden)
 		linear(layer+"self_attn.q_proj", llamaHeads*headDim, hidden, attentionBias)

@@ -30,9 +30,13 @@ func safetensors(dtype string) func(Checkpoint, string) error {
 	}
 }
 
-// affine stores matrices as MLX's affine triples, as the config's quantization block says for each path, and the rest as
-// float32.
-func affine(c Checkpoint, dir string) error {
+// quantizedStore stores matrices as the config's quantization block says for each path, and the rest as float32.
+func quantizedStore(c Checkpoint, dir string) error { return quantizedAs(c, dir, false) }
+
+// quantizedGlobal gives each matrix of mode nvfp4 a global scale.
+func quantizedGlobal(c Checkpoint, dir string) error { return quantizedAs(c, dir, true) }
+
+func quantizedAs(c Checkpoint, dir string, global bool) error {
 	block := c.Config["quantization"].(map[string]any)
 	var tensors []stored
 	for _, t := range c.Tensors {
@@ -46,6 +50,10 @@ func affine(c Checkpoint, dir string) error {
 			continue
 		}
 		a := quant.Affine{Bits: entry["bits"].(int), Group: entry["group_size"].(int)}
+		if mode, _ := entry["mode"].(string); mode != "" && mode != "affine" {
+			tensors = append(tensors, floatPair(path, t, mode, global)...)
+			continue
+		}
 		tensors = append(tensors, affineTriple(path, t, a)...)
 	}
 	return writeSafetensors(c, dir, tensors)
