@@ -84,7 +84,7 @@ func (a *app) host() (*host, error) {
 		h.log.Warn("plugin cannot be used", "plugin", p.Name, "dir", p.Dir, "error", p.Err)
 	}
 	h.Host = &loader.Host{
-		Families: list, Find: h.plugins.find, RuntimeDir: runtimeDir(c), Budget: c.MemoryBudget, Logger: h.log,
+		Families: list, Find: h.plugins.find, RuntimeDir: runtimeDir(c), Budget: c.MemoryBudget, Ledger: &loader.Ledger{}, Logger: h.log,
 	}
 	return h, nil
 }

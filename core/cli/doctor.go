@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clademl/clade/core/config"
-	"github.com/clademl/clade/core/loader"
 	"github.com/clademl/clade/core/machine"
 	"github.com/clademl/clade/sdk/contract"
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clademl/clade/core/generate"
-	"github.com/clademl/clade/core/loader"
+	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/sdk/contract"
 )
 
@@ -51,7 +51,7 @@ func (a *app) generateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.withModel(cmd.Context(), model, args[0], func(m *loader.Model) error {
+		return a.withTalker(cmd.Context(), model, args[0], func(m admin.Model) error {
 			if ids == nil {
 				if ids, err = promptIDs(m, text, *raw); err != nil {
 					return err
@@ -75,7 +75,7 @@ func (a *app) generateInput(fromIDs bool, idsFile, prompt string) (ids []int32, 
 
 // promptIDs tokenizes a prompt: as one user message when the model has a template, else as it is with what the tokenizer
 // puts around a text.
-func promptIDs(m *loader.Model, text string, raw bool) ([]int32, error) {
+func promptIDs(m admin.Model, text string, raw bool) ([]int32, error) {
 	if raw || !m.HasTemplate() {
 		return m.Encode(text, true)
 	}
@@ -102,7 +102,7 @@ type tokenLogprob struct {
 	Logprob float32 `json:"logprob"`
 }
 
-func (a *app) generateOnce(cmd *cobra.Command, m *loader.Model, ids []int32, s generate.Settings, asJSON bool) error {
+func (a *app) generateOnce(cmd *cobra.Command, m admin.Model, ids []int32, s generate.Settings, asJSON bool) error {
 	out := generated{TokenIDs: []int32{}}
 	r, err := m.Generate(cmd.Context(), ids, s, func(d generate.Delta) error {
 		for _, t := range d.Logprobs {

@@ -16,8 +16,6 @@ var later = []struct{ use, short string }{
 	{"pull", "Download a model"},
 	{"list", "List local models"},
 	{"rm", "Remove a local model"},
-	{"ps", "List running models"},
-	{"stop", "Stop a running model"},
 	{"convert", "Convert or quantize a model"},
 }
 

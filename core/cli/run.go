@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clademl/clade/core/generate"
-	"github.com/clademl/clade/core/loader"
+	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/sdk/contract"
 )
 
@@ -36,7 +36,7 @@ func (a *app) runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.withModel(cmd.Context(), model, args[0], func(m *loader.Model) error {
+		return a.withTalker(cmd.Context(), model, args[0], func(m admin.Model) error {
 			c := &conversation{app: a, model: m, settings: s, system: *system}
 			c.clear()
 			if chat {
@@ -74,7 +74,7 @@ func (a *app) promptOf(args []string) (prompt string, chat bool, err error) {
 // conversation is one chat with one model.
 type conversation struct {
 	app      *app
-	model    *loader.Model
+	model    admin.Model
 	settings generate.Settings
 	system   string
 	messages []map[string]any

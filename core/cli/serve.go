@@ -12,6 +12,7 @@ import (
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/loader"
 	"github.com/clademl/clade/core/serve"
+	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/core/serve/openai"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
@@ -30,6 +31,7 @@ func (a *app) serveCommand() *cobra.Command {
 	a.bindSwitch(flags, "insecure-no-auth", "serve.insecure_no_auth", "serve on a reachable address without a key")
 	a.bind(flags, "drain-timeout", "serve.drain_timeout", "time running requests get after SIGTERM (default 30s)")
 	a.bind(flags, "max-request-bytes", "serve.max_request_bytes", "largest request body (default 32MiB)")
+	a.bind(flags, "keep-alive", "serve.keep_alive", "time after which an unused model is unloaded; 0: at once, -1: never (default 5m)")
 	a.bindSwitch(flags, "lazy", "serve.lazy", "open a model at its first request instead of at start")
 	a.bind(flags, "temperature", "serve.temperature", "temperature of requests that name none")
 	a.bind(flags, "top-p", "serve.top_p", "top_p of requests that name none")
@@ -46,14 +48,19 @@ func (a *app) serveCommand() *cobra.Command {
 			return err
 		}
 		c := h.config.Serve
+		state, err := admin.Dir()
+		if err != nil {
+			h.log.Warn("server cannot be found by `clade ps`", "error", err)
+		}
 		s, err := serve.New(serve.Options{
 			Host: c.Host, Port: c.Port, APIKey: c.APIKey, AllowedHosts: c.AllowedHosts, InsecureNoAuth: c.InsecureNoAuth,
-			DrainTimeout: c.DrainTimeout, MaxRequestBytes: c.MaxRequestBytes, Lazy: c.Lazy, Logger: h.log,
+			DrainTimeout: c.DrainTimeout, MaxRequestBytes: c.MaxRequestBytes, Lazy: c.Lazy, KeepAlive: c.KeepAlive, StateDir: state, Logger: h.log,
 			Listening: func(addr net.Addr) { _, _ = fmt.Fprintf(a.Err, "clade: listening on http://%s\n", addr) },
 		}, models)
 		if err != nil {
 			return err
 		}
+		h.Ledger.Evictor = s.Evictor()
 		return s.Run(cmd.Context())
 	}
 	return cmd
@@ -75,7 +82,7 @@ func (a *app) servedModels(h *host, f *modelFlags, args []string) ([]serve.Serve
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, serve.Served{Name: m.ID, Open: func(ctx context.Context) (serve.Engine, error) {
+		out = append(out, serve.Served{Name: m.ID, Key: keyOf(h, m.Path, f.wishes(h.config)), Open: func(ctx context.Context) (serve.Engine, error) {
 			model, err := a.open(ctx, h, f, m.Path)
 			if err != nil {
 				return nil, err
@@ -100,6 +107,9 @@ type engine struct {
 func (e engine) Generate(ctx context.Context, ids []int32, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
 	return e.GenerateLayers(ctx, ids, generate.Layers{Request: request, Server: e.defaults}, emit)
 }
+
+// Plain implements serve.Engine.
+func (e engine) Plain() admin.Model { return e.Model }
 
 func (e engine) Card() openai.Card {
 	facts, planned := e.Facts(), e.Planned()

@@ -68,11 +68,13 @@ type Serve struct {
 	DrainTimeout    time.Duration
 	MaxRequestBytes uint64
 	Lazy            bool
-	Temperature     *float64
-	TopP            *float64
-	TopK            *uint32
-	MinP            *float64
-	MaxTokens       *uint32
+	// KeepAlive unloads a model that was not used for so long; negative: never, zero: at once.
+	KeepAlive   time.Duration
+	Temperature *float64
+	TopP        *float64
+	TopK        *uint32
+	MinP        *float64
+	MaxTokens   *uint32
 }
 
 // Value is one resolved key, as `clade config` prints it.

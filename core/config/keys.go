@@ -95,6 +95,21 @@ var keys = []key{
 	}},
 	{name: "serve.max_request_bytes", def: "32MiB", doc: "largest request body", set: size(func(c *Config) *uint64 { return &c.Serve.MaxRequestBytes })},
 	{
+		name: "serve.keep_alive", def: "5m", doc: "time after which a model that nobody uses is unloaded; 0: at once, -1: never",
+		set: func(c *Config, t []string) error {
+			if t[0] == "-1" || t[0] == "0" {
+				c.Serve.KeepAlive = -time.Duration(len(t[0]) - 1)
+				return nil
+			}
+			d, err := time.ParseDuration(t[0])
+			if err != nil {
+				return fmt.Errorf("want a duration such as 5m, 0, or -1 for ever")
+			}
+			c.Serve.KeepAlive = d
+			return nil
+		},
+	},
+	{
 		name: "serve.lazy", def: "false", doc: "open a model at its first request instead of at start",
 		set: boolean(func(c *Config) *bool { return &c.Serve.Lazy }),
 	},

@@ -30,8 +30,10 @@ type Host struct {
 	Exact []profile.Exact
 	// RuntimeDir is handed to the plugin; empty when none is installed, which the plugin then reports.
 	RuntimeDir string
-	// Budget in bytes; 0 is what the machine has available.
+	// Budget in bytes, of all open models together; 0 is what the machine has available.
 	Budget uint64
+	// Ledger is the memory of the models that are open at once; nil when each is opened alone.
+	Ledger *Ledger
 	Logger *slog.Logger
 	// Start starts a plugin process; nil is core/supervise.
 	Start Starter
@@ -53,6 +55,21 @@ type Decision struct {
 	PluginErr error
 
 	host *Host
+}
+
+func (h *Host) logger() *slog.Logger {
+	if h.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return h.Logger
+}
+
+// ledger is the host's, or an empty one.
+func (h *Host) ledger() *Ledger {
+	if h.Ledger == nil {
+		return &Ledger{}
+	}
+	return h.Ledger
 }
 
 // Decide opens the headers of a local model and decides everything that needs no plugin process.

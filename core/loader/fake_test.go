@@ -121,6 +121,7 @@ func (p *fakeProcess) Score(context.Context, *cladev1.ScoreStart, []int32, func(
 	return &cladev1.Usage{}, nil
 }
 func (p *fakeProcess) Stats(context.Context) (*cladev1.StatsResponse, error) { return nil, nil }
+func (p *fakeProcess) Tune(_ context.Context, n uint32) (uint32, error)      { return n, nil }
 func (p *fakeProcess) Done() <-chan struct{}                                 { return p.done }
 func (p *fakeProcess) Err() error                                            { return p.cause }
 func (p *fakeProcess) Pid() int                                              { return 1 }

@@ -128,6 +128,15 @@ func (m *Model) Stats(ctx context.Context) (*cladev1.StatsResponse, error) {
 	return m.Planned().process.Stats(ctx)
 }
 
+// PlannedBytes is the memory that the model was admitted with.
+func (m *Model) PlannedBytes() uint64 { return m.Planned().Plan.GetTotalBytes() }
+
+// Tune sets the present process's share of threads, at most the composition's maximum. Results do not depend on it.
+func (m *Model) Tune(ctx context.Context, threads int) error {
+	_, err := m.Planned().process.Tune(ctx, uint32(max(threads, 1)))
+	return err
+}
+
 // State is the present process's.
 func (m *Model) State() string {
 	m.mu.Lock()
@@ -216,9 +225,9 @@ func (m *Model) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.Admission != nil {
+	if err := p.admit(ctx); err != nil {
 		p.Stop()
-		return p.Admission
+		return err
 	}
 	facts, err := p.load(ctx, nil, m.text)
 	if err != nil {
@@ -231,6 +240,7 @@ func (m *Model) restart(ctx context.Context) error {
 	m.mu.Unlock()
 	if closed { // Close ran meanwhile and stopped the old process
 		p.Stop()
+		p.host.ledger().release(p.Decision)
 		return contract.Errorf(contract.Unavailable, m.decision.Model.ID, "the model is closed")
 	}
 	return nil
@@ -275,5 +285,6 @@ func (m *Model) Close(ctx context.Context) error {
 	if p.process.State() != supervise.Dead {
 		stopErr = p.process.Stop(ctx)
 	}
+	m.decision.host.ledger().release(m.decision)
 	return errors.Join(stopErr, m.decision.Close())
 }

@@ -38,6 +38,7 @@ type Planned struct {
 	Notes []string
 
 	full    uint32
+	room    room
 	wishes  Wishes
 	process Process
 	spec    *cladev1.ModelSpec
@@ -59,7 +60,7 @@ func (d *Decision) Plan(ctx context.Context, w Wishes) (_ *Planned, err error) {
 	}
 	start := d.host.Start
 	if start == nil {
-		start = startSupervised
+		start = StartSupervised
 	}
 	process, err := start(ctx, supervise.Spec{Path: d.Plugin.Exe, RuntimeDir: d.host.RuntimeDir, Logger: d.host.Logger})
 	if err != nil {
@@ -99,11 +100,9 @@ func (p *Planned) compose() error {
 	if err != nil {
 		return err
 	}
-	total, available := machine.Memory()
-	p.Budget = available
-	if p.host.Budget > 0 {
-		p.Budget = p.host.Budget
-	}
+	total, _ := machine.Memory()
+	p.room = p.host.ledger().room(p.host.Budget, p.Decision)
+	p.Budget = p.room.most()
 	family := p.Family.Record.Composition
 	p.Composition, err = compose.Resolve(compose.Input{
 		Wishes: p.wishes.Wishes,
@@ -140,9 +139,9 @@ func (p *Planned) settle(ctx context.Context) error {
 		if changed {
 			continue
 		}
-		smaller, err := p.admit()
-		if err != nil || smaller == 0 {
-			return err
+		smaller := p.judge()
+		if smaller == 0 {
+			return nil
 		}
 		p.Notes = []string{fmt.Sprintf("the context is %d tokens; the model's %d do not fit the memory budget of %s",
 			smaller, p.fullContext(), config.FormatBytes(p.Budget))}
@@ -225,15 +224,19 @@ func (p *Planned) open(ctx context.Context, progress func(*cladev1.LoadProgress)
 	if err := p.Cell.forText(p.Profile.Id); err != nil {
 		return nil, err
 	}
-	if p.Admission != nil {
-		return nil, p.Admission
+	if err := p.admit(ctx); err != nil {
+		return nil, err
 	}
 	text := readText(p.Decision)
 	facts, err := p.load(ctx, progress, text)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		var m *Model
+		if m, err = newModel(p, facts, text); err == nil {
+			return m, nil
+		}
 	}
-	return newModel(p, facts, text)
+	p.host.ledger().release(p.Decision)
+	return nil, err
 }
 
 // load runs Open in the process and compares the facts with what was decided.
@@ -252,5 +255,7 @@ func (p *Planned) load(ctx context.Context, progress func(*cladev1.LoadProgress)
 	if d := facts.GetTokenizerDigest(); d != "" && text.err == nil && d != text.tokenizer.Digest() {
 		return nil, contract.Errorf(contract.PluginMismatch, p.Plugin.Name, "reads another tokenizer than the host")
 	}
+	planned, resident := p.Plan.GetTotalBytes(), facts.GetMemory().GetRssBytes()
+	p.host.logger().Info("model opened", "model", p.Model.ID, "planned", config.FormatBytes(planned), "resident", config.FormatBytes(resident))
 	return facts, nil
 }

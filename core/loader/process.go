@@ -15,6 +15,7 @@ type Process interface {
 	Generate(ctx context.Context, start *cladev1.GenerateStart, ids []int32) (Stream, error)
 	Score(ctx context.Context, start *cladev1.ScoreStart, ids []int32, on func(*cladev1.ScoreFrame) error) (*cladev1.Usage, error)
 	Stats(ctx context.Context) (*cladev1.StatsResponse, error)
+	Tune(ctx context.Context, threads uint32) (uint32, error)
 	State() supervise.State
 	Done() <-chan struct{}
 	Err() error
@@ -42,7 +43,8 @@ func (s supervised) Generate(ctx context.Context, start *cladev1.GenerateStart, 
 	return g, nil
 }
 
-func startSupervised(ctx context.Context, spec supervise.Spec) (Process, error) {
+// StartSupervised is the Starter of real processes.
+func StartSupervised(ctx context.Context, spec supervise.Spec) (Process, error) {
 	p, err := supervise.Start(ctx, spec)
 	if err != nil {
 		return nil, err

@@ -123,3 +123,8 @@ func keyValues(path string) map[string]uint64 {
 	}
 	return out
 }
+
+// Resident is what a process takes of the memory now, in bytes; 0 when it is gone.
+func Resident(pid int) uint64 {
+	return keyValues(filepath.Join(here.proc, strconv.Itoa(pid), "status"))["VmRSS:"] << 10
+}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/clademl/clade/core/generate"
+	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/core/serve/openai"
 	"github.com/clademl/clade/sdk/contract"
 )
@@ -26,6 +27,10 @@ type fakeEngine struct {
 	readyErr error
 	restarts atomic.Int32
 	closed   atomic.Bool
+	closes   atomic.Int32
+	closeErr error
+	threads  atomic.Int32
+	bytes    uint64
 	asked    atomic.Bool
 
 	words    []string
@@ -75,7 +80,24 @@ func (f *fakeEngine) Ready(context.Context) error {
 	return nil
 }
 
-func (f *fakeEngine) Close(context.Context) error { f.closed.Store(true); return nil }
+func (f *fakeEngine) Close(context.Context) error {
+	f.closed.Store(true)
+	f.closes.Add(1)
+	return f.closeErr
+}
+
+func (f *fakeEngine) Plain() admin.Model   { return f }
+func (f *fakeEngine) PlannedBytes() uint64 { return f.bytes }
+func (f *fakeEngine) Pid() int             { return 1 }
+func (f *fakeEngine) HasTemplate() bool    { return true }
+func (f *fakeEngine) Encode(text string, _ bool) ([]int32, error) {
+	return make([]int32, len(text)), nil
+}
+
+func (f *fakeEngine) Tune(_ context.Context, threads int) error {
+	f.threads.Store(int32(threads))
+	return nil
+}
 
 func (f *fakeEngine) Prompt(messages []map[string]any, kwargs map[string]any) ([]int32, error) {
 	f.messages, f.kwargs = messages, kwargs
@@ -120,6 +142,9 @@ func serveFake(t *testing.T, o Options, engines map[string]*fakeEngine) (*Server
 	var models []Served
 	for name, e := range engines {
 		models = append(models, Served{Name: name, Open: func(context.Context) (Engine, error) { return e, nil }})
+	}
+	if o.KeepAlive == 0 {
+		o.KeepAlive = -1
 	}
 	s, err := New(o, models)
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/core/serve/openai"
 )
 
@@ -31,7 +32,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if s.o.APIKey != "" && !sameKey(r, s.o.APIKey) {
+		own := strings.HasPrefix(r.URL.Path, admin.Prefix) // its token is asked for there
+		if s.o.APIKey != "" && !own && !sameKey(r, s.o.APIKey) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			openai.Refuse(w, http.StatusUnauthorized, "invalid_api_key", "the API key is missing or wrong")
 			return

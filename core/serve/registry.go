@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/core/serve/openai"
 	"github.com/clademl/clade/sdk/contract"
 )
@@ -15,10 +16,17 @@ import (
 // Engine is an open model with a process behind it.
 type Engine interface {
 	openai.Model
+	// Plain is the model without the server's own settings, for a command line that borrows it.
+	Plain() admin.Model
 	// Card says what it is; ID, Object, Created and State are filled by the server.
 	Card() openai.Card
 	// State is the process's, as Card spells it.
 	State() string
+	// PlannedBytes is the memory it was admitted with; Pid its process.
+	PlannedBytes() uint64
+	Pid() int
+	// Tune sets its share of the machine's threads.
+	Tune(ctx context.Context, threads int) error
 	// Down is closed when the present process has ended.
 	Down() <-chan struct{}
 	// Ready starts a new process if there is none, with the engine's own back-off; nil: it can generate.
@@ -29,6 +37,8 @@ type Engine interface {
 // Served is one model to serve, and how it is opened.
 type Served struct {
 	Name string
+	// Key names what it is opened as: the same model with the same wishes.
+	Key  string
 	Open func(ctx context.Context) (Engine, error)
 }
 
@@ -36,36 +46,50 @@ type Served struct {
 const retryPause = time.Second
 
 // registry holds the served models. start begins its life and close ends it; close waits for its watchers.
+//
+// A model is used under a lease. Only a model without leases is unloaded: when it was idle for keepAlive, when another one
+// needs its memory (Evict), or when it is told to stop, which lets its leases end first. Whoever opens a model for a request
+// gets its lease in the same step, so that it cannot be taken away before its first use.
 type registry struct {
-	models []*served
-	log    *slog.Logger
-	wg     sync.WaitGroup
-	ctx    context.Context
-	cancel context.CancelFunc
+	models    []*served
+	keepAlive time.Duration // negative: for ever
+	cores     int
+	log       *slog.Logger
+	sharing   sync.Mutex // one division of threads at a time
+	wg        sync.WaitGroup
+	ctx       context.Context
+	cancel    context.CancelFunc
 }
 
 type served struct {
-	name    string
-	created int64
-	open    func(ctx context.Context) (Engine, error)
+	name, key string
+	created   int64
+	open      func(ctx context.Context) (Engine, error)
 
-	opening sync.Mutex // one opener at a time; held while opening
-	mu      sync.Mutex // guards engine and err
+	opening sync.Mutex // held while opening and while closing
+	mu      sync.Mutex // guards what follows
 	engine  Engine
 	err     error
+	leases  int
+	used    time.Time // when the last lease ended, or it was opened
+	// stopping refuses leases of the present engine: who wants one waits for the next.
+	stopping bool
+	idle     chan struct{} // closed when the last lease ends; made by who waits
+	released chan struct{} // tells the watcher that a lease ended
+	unwatch  context.CancelFunc
 }
 
-func newRegistry(models []Served, log *slog.Logger) (*registry, error) {
+func newRegistry(models []Served, keepAlive time.Duration, cores int, log *slog.Logger) (*registry, error) {
 	if len(models) == 0 {
 		return nil, contract.Errorf(contract.InvalidArgument, "MODEL", "no model to serve").WithNext("name at least one")
 	}
-	r := &registry{log: log}
+	r := &registry{log: log, keepAlive: keepAlive, cores: cores}
 	now := time.Now().Unix()
 	for _, m := range models {
 		if r.find(m.Name) != nil {
 			return nil, contract.Errorf(contract.InvalidArgument, m.Name, "is named twice")
 		}
-		r.models = append(r.models, &served{name: m.Name, open: m.Open, created: now})
+		r.models = append(r.models, &served{name: m.Name, key: m.Key, open: m.Open, created: now, released: make(chan struct{}, 1)})
 	}
 	r.start(context.Background())
 	return r, nil
@@ -78,11 +102,20 @@ func (r *registry) start(ctx context.Context) {
 	r.ctx, r.cancel = context.WithCancel(ctx)
 }
 
+// openAll opens every model that there is memory for at once; none is closed for another here. The first one must open; a later
+// one that does not fit beside the others opens at its first request.
 func (r *registry) openAll(ctx context.Context) error {
-	for _, m := range r.models {
-		if _, err := r.engineOf(ctx, m); err != nil {
+	for i, m := range r.models {
+		_, release, err := r.lease(ctx, m)
+		if i > 0 && contract.KindOf(err) == contract.MemoryAdmission {
+			r.log.Warn("model does not fit beside the others; it opens at its first request", "model", m.name, "error", err)
+			m.setErr(nil)
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		defer release()
 	}
 	return nil
 }
@@ -123,16 +156,16 @@ func (r *registry) pick(name string) (*served, error) {
 }
 
 // Get implements openai.Models.
-func (r *registry) Get(ctx context.Context, name string) (openai.Model, openai.Card, error) {
+func (r *registry) Get(ctx context.Context, name string) (openai.Model, openai.Card, func(), error) {
 	m, err := r.pick(name)
 	if err != nil {
-		return nil, openai.Card{}, err
+		return nil, openai.Card{}, nil, err
 	}
-	engine, err := r.engineOf(ctx, m)
+	engine, release, err := r.lease(ctx, m)
 	if err != nil {
-		return nil, openai.Card{}, err
+		return nil, openai.Card{}, nil, err
 	}
-	return engine, m.card(), nil
+	return engine, m.card(), release, nil
 }
 
 // List implements openai.Models.
@@ -144,71 +177,35 @@ func (r *registry) List() []openai.Card {
 	return out
 }
 
-// engineOf opens m if it is not. An opening belongs to the server, not to the request that asked first: it goes on when
-// that client leaves.
-func (r *registry) engineOf(ctx context.Context, m *served) (Engine, error) {
-	if e := m.current(); e != nil {
-		return e, nil
-	}
-	type opened struct {
-		engine Engine
-		err    error
-	}
-	done := make(chan opened, 1)
-	r.wg.Go(func() {
-		e, err := r.openOnce(m)
-		done <- opened{e, err}
-	})
-	select {
-	case o := <-done:
-		return o.engine, o.err
-	case <-ctx.Done():
-		return nil, contract.Errorf(contract.Cancelled, m.name, "cancelled while opening")
-	}
-}
-
-func (r *registry) openOnce(m *served) (Engine, error) {
-	m.opening.Lock()
-	defer m.opening.Unlock()
-	if e := m.current(); e != nil {
-		return e, nil
-	}
-	if err := r.ctx.Err(); err != nil {
-		return nil, contract.Errorf(contract.Unavailable, m.name, "the server is stopping")
-	}
-	e, err := m.open(r.ctx)
-	m.mu.Lock()
-	m.engine, m.err = e, err
-	m.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	r.wg.Go(func() { r.watch(m, e) })
-	return e, nil
-}
-
-// watch starts a dead engine again, until the server stops.
-func (r *registry) watch(m *served, e Engine) {
+// watch starts a dead engine again and unloads an idle one, until ctx ends.
+func (r *registry) watch(ctx context.Context, m *served, e Engine) {
 	for {
 		select {
-		case <-r.ctx.Done():
+		case <-ctx.Done():
 			return
+		case <-m.released:
+			continue // the idle time begins anew
+		case <-m.expiry(r.keepAlive):
+			r.unload(m, "idle")
+			continue
 		case <-e.Down():
 		}
-		if r.ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return
 		}
-		err := e.Ready(r.ctx)
-		m.mu.Lock()
-		m.err = err
-		m.mu.Unlock()
+		err := e.Ready(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		m.setErr(err)
 		if err == nil {
 			r.log.Warn("engine started again", "model", m.name)
+			r.divide()
 			continue
 		}
 		r.log.Error("engine cannot start", "model", m.name, "error", err)
 		select {
-		case <-r.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-time.After(retryPause):
 		}
@@ -220,6 +217,7 @@ func (r *registry) close(ctx context.Context) {
 	r.wg.Wait()
 	for _, m := range r.models {
 		if e := m.current(); e != nil {
+			m.unwatch()
 			if err := e.Close(ctx); err != nil {
 				r.log.Warn("model did not close well", "model", m.name, "error", err)
 			}
@@ -233,23 +231,38 @@ func (m *served) current() Engine {
 	return m.engine
 }
 
+func (m *served) setErr(err error) {
+	m.mu.Lock()
+	m.err = err
+	m.mu.Unlock()
+}
+
 func (m *served) card() openai.Card {
 	c := openai.Card{State: "absent"}
-	if e := m.current(); e != nil {
+	m.mu.Lock()
+	e, stopping := m.engine, m.stopping
+	m.mu.Unlock()
+	if e != nil {
 		c = e.Card()
 		c.State = e.State()
+		if stopping {
+			c.State = "draining"
+		}
 	}
 	c.ID, c.Object, c.Created, c.OwnedBy = m.name, "model", m.created, "local"
 	return c
 }
 
-// health is the engine's state and why it cannot generate now. A model that nobody opened yet is fine unless opening it
-// failed.
+// health is the engine's state and why it cannot generate now. A model that nobody opened yet, or that was unloaded, is fine
+// unless opening it failed for a fault of its own: one that found no memory is asked again with the next request.
 func (m *served) health() (string, error) {
 	m.mu.Lock()
 	e, err := m.engine, m.err
 	m.mu.Unlock()
 	if e == nil {
+		if contract.KindOf(err) == contract.MemoryAdmission {
+			err = nil
+		}
 		return "absent", err
 	}
 	state := e.State()

@@ -19,9 +19,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"time"
 
+	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/core/serve/openai"
 	"github.com/clademl/clade/sdk/contract"
 )
@@ -36,7 +38,13 @@ type Options struct {
 	DrainTimeout    time.Duration
 	MaxRequestBytes uint64
 	// Lazy opens a model at its first request.
-	Lazy   bool
+	Lazy bool
+	// KeepAlive unloads a model that was not used for so long; negative: never, zero: at once.
+	KeepAlive time.Duration
+	// StateDir is where the command line looks for running servers; empty: nowhere.
+	StateDir string
+	// Cores are divided over the open models; zero: the machine's.
+	Cores  int
 	Logger *slog.Logger
 	// Listening is told the address once the server accepts connections.
 	Listening func(addr net.Addr)
@@ -60,6 +68,7 @@ type Server struct {
 	// bodyTime is bodyTimeout, shorter in tests.
 	bodyTime time.Duration
 	registry *registry
+	token    string // of admin; empty: nobody may
 	drain    drainState
 }
 
@@ -71,6 +80,9 @@ func New(o Options, models []Served) (*Server, error) {
 	if o.MaxRequestBytes == 0 {
 		o.MaxRequestBytes = defaultBody
 	}
+	if o.Cores == 0 {
+		o.Cores = runtime.GOMAXPROCS(0)
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -78,17 +90,22 @@ func New(o Options, models []Served) (*Server, error) {
 		return nil, contract.Errorf(contract.InvalidArgument, "host", "%s can be reached by others and no API key is set", o.Host).
 			WithNext("set --api-key or CLADE_SERVE_API_KEY, or --insecure-no-auth")
 	}
-	reg, err := newRegistry(models, o.Logger)
+	reg, err := newRegistry(models, o.KeepAlive, o.Cores, o.Logger)
 	if err != nil {
 		return nil, err
 	}
-	return &Server{o: o, bodyTime: bodyTimeout, registry: reg}, nil
+	s := &Server{o: o, bodyTime: bodyTimeout, registry: reg}
+	if o.StateDir != "" {
+		s.token = admin.NewToken()
+	}
+	return s, nil
 }
 
 // Handler is the server's HTTP surface, as Run serves it.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	openai.New(s.registry).Register(mux)
+	mux.Handle(admin.Prefix, admin.New(s, s.token))
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -119,6 +136,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
+	defer s.publish(listener.Addr())()
 	if s.o.Listening != nil {
 		s.o.Listening(listener.Addr())
 	}

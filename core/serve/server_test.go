@@ -211,6 +211,9 @@ func runServer(t *testing.T, o Options, engine *fakeEngine) (url string, stop co
 	t.Helper()
 	addr := make(chan net.Addr, 1)
 	o.Listening = func(a net.Addr) { addr <- a }
+	if o.KeepAlive == 0 {
+		o.KeepAlive = -1
+	}
 	s, err := New(o, []Served{{Name: "tiny", Open: func(context.Context) (Engine, error) { return engine, nil }}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

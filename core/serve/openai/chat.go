@@ -47,7 +47,7 @@ func (a *API) chat(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, err)
 		return
 	}
-	model, card, err := a.models.Get(r.Context(), q.model)
+	model, card, release, err := a.models.Get(r.Context(), q.model)
 	if err != nil {
 		if contract.KindOf(err) == contract.NotFound && !hasCard(a.models.List(), q.model) {
 			err = modelNotFound(q.model)
@@ -55,6 +55,7 @@ func (a *API) chat(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, err)
 		return
 	}
+	defer release()
 	ids, err := model.Prompt(q.messages, q.kwargs)
 	if err != nil {
 		WriteError(w, err)

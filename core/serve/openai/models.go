@@ -19,9 +19,9 @@ type Model interface {
 type Models interface {
 	// List names every served model, open or not, in the order they were named.
 	List() []Card
-	// Get is the model a request names, opened if it was not. An empty name is the only model, if there is one.
-	// Errors: NotFound, or why it cannot be opened.
-	Get(ctx context.Context, name string) (Model, Card, error)
+	// Get is the model a request names, opened if it was not, and what ends its use. An empty name is the only model, if there
+	// is one. Errors: NotFound, or why it cannot be opened.
+	Get(ctx context.Context, name string) (model Model, card Card, release func(), err error)
 }
 
 // Card is one entry of GET /v1/models: OpenAI's fields, then what clade knows of it.

@@ -1,0 +1,242 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/clademl/clade/sdk/contract"
+)
+
+// lease is m's engine, opened if it is not, and what ends its use. An opening belongs to the server, not to the request that
+// asked first: it goes on when that client leaves.
+func (r *registry) lease(ctx context.Context, m *served) (Engine, func(), error) {
+	if e := m.join(); e != nil {
+		return e, m.release, nil
+	}
+	type opened struct {
+		engine Engine
+		err    error
+	}
+	done, left := make(chan opened), make(chan struct{})
+	r.wg.Go(func() {
+		e, err := r.openLeased(m)
+		select {
+		case done <- opened{e, err}:
+		case <-left:
+			if err == nil {
+				m.release()
+			}
+		}
+	})
+	select {
+	case o := <-done:
+		return o.engine, m.release, o.err
+	case <-ctx.Done():
+		close(left)
+		return nil, nil, contract.Errorf(contract.Cancelled, m.name, "cancelled while opening")
+	}
+}
+
+// join takes a lease of the present engine; nil when there is none to take.
+func (m *served) join() Engine {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.engine == nil || m.stopping {
+		return nil
+	}
+	m.leases++
+	return m.engine
+}
+
+func (m *served) release() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leases--
+	m.used = time.Now()
+	if m.leases == 0 && m.idle != nil {
+		close(m.idle)
+		m.idle = nil
+	}
+	select {
+	case m.released <- struct{}{}:
+	default:
+	}
+}
+
+// openLeased opens m and takes the first lease. It waits for a closing that is under way.
+func (r *registry) openLeased(m *served) (Engine, error) {
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	if e := m.join(); e != nil {
+		return e, nil
+	}
+	if err := r.ctx.Err(); err != nil {
+		return nil, contract.Errorf(contract.Unavailable, m.name, "the server is stopping")
+	}
+	e, err := m.open(r.ctx)
+	if err != nil {
+		m.setErr(err)
+		return nil, err
+	}
+	watched, unwatch := context.WithCancel(r.ctx)
+	m.mu.Lock()
+	m.engine, m.err, m.leases, m.used, m.unwatch = e, nil, 1, time.Now(), unwatch
+	m.mu.Unlock()
+	r.wg.Go(func() { r.watch(watched, m, e) })
+	r.divide()
+	return e, nil
+}
+
+// expiry fires when the model will have been idle for keepAlive; never while it is leased.
+func (m *served) expiry(keepAlive time.Duration) <-chan time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if keepAlive < 0 || m.leases > 0 || m.stopping {
+		return nil
+	}
+	return time.After(time.Until(m.used.Add(keepAlive)))
+}
+
+// unload closes m if nobody uses it, and says whether it did. A model that is being opened or closed is left alone.
+func (r *registry) unload(m *served, why string) bool {
+	if !m.opening.TryLock() {
+		return false
+	}
+	defer m.opening.Unlock()
+	m.mu.Lock()
+	if m.engine == nil || m.leases > 0 || (why == "idle" && time.Since(m.used) < r.keepAlive) {
+		m.mu.Unlock()
+		return false
+	}
+	e := m.detach()
+	m.mu.Unlock()
+	r.end(m, e, why)
+	return true
+}
+
+// detach takes the engine out; under mu.
+func (m *served) detach() Engine {
+	e := m.engine
+	m.engine, m.err, m.stopping = nil, nil, false
+	m.unwatch()
+	return e
+}
+
+// end closes an engine that was taken out. One that died meanwhile is as gone as one that stopped.
+func (r *registry) end(m *served, e Engine, why string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), closeTimeout)
+	defer cancel()
+	if err := e.Close(ctx); err != nil {
+		r.log.Warn("model did not close well", "model", m.name, "error", err)
+	}
+	r.log.Info("model unloaded", "model", m.name, "why", why)
+	r.divide()
+}
+
+// stop unloads m after its leases have ended, or patience has. New requests wait and open it again.
+func (r *registry) stop(m *served, patience time.Duration) bool {
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	m.mu.Lock()
+	if m.engine == nil {
+		m.mu.Unlock()
+		return false
+	}
+	m.stopping = true
+	var idle chan struct{}
+	if m.leases > 0 {
+		m.idle = make(chan struct{})
+		idle = m.idle
+	}
+	m.mu.Unlock()
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-time.After(patience):
+		case <-r.ctx.Done():
+		}
+	}
+	m.mu.Lock()
+	m.idle = nil
+	e := m.detach()
+	m.mu.Unlock()
+	r.end(m, e, "stopped")
+	return true
+}
+
+// idlers are the open models that nobody uses, the least recently used first.
+func (r *registry) idlers() []*served {
+	type idler struct {
+		m    *served
+		used time.Time
+	}
+	var list []idler
+	for _, m := range r.models {
+		m.mu.Lock()
+		if m.engine != nil && m.leases == 0 && !m.stopping {
+			list = append(list, idler{m, m.used})
+		}
+		m.mu.Unlock()
+	}
+	slices.SortStableFunc(list, func(a, b idler) int { return cmp.Compare(a.used.UnixNano(), b.used.UnixNano()) })
+	out := make([]*served, 0, len(list))
+	for _, i := range list {
+		out = append(out, i.m)
+	}
+	return out
+}
+
+// Idle implements loader.Evictor.
+func (r *registry) Idle() uint64 {
+	total := uint64(0)
+	for _, m := range r.idlers() {
+		if e := m.current(); e != nil {
+			total += e.PlannedBytes()
+		}
+	}
+	return total
+}
+
+// Evict implements loader.Evictor.
+func (r *registry) Evict(_ context.Context, bytes uint64) {
+	freed := uint64(0)
+	for _, m := range r.idlers() {
+		if freed >= bytes {
+			return
+		}
+		if e := m.current(); e != nil {
+			n := e.PlannedBytes()
+			if r.unload(m, "evicted for another model") {
+				freed += n
+			}
+		}
+	}
+}
+
+// tuneTimeout bounds the telling of one engine; an engine that does not listen keeps the threads it has.
+const tuneTimeout = 2 * time.Second
+
+// divide gives each open model an equal share of the cores, at least one.
+func (r *registry) divide() {
+	r.sharing.Lock()
+	defer r.sharing.Unlock()
+	var open []Engine
+	for _, m := range r.models {
+		if e := m.current(); e != nil {
+			open = append(open, e)
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	share := max(1, r.cores/len(open))
+	for _, e := range open {
+		ctx, cancel := context.WithTimeout(r.ctx, tuneTimeout)
+		if err := e.Tune(ctx, share); err != nil && r.ctx.Err() == nil {
+			r.log.Debug("threads stay as they are", "pid", e.Pid(), "error", err)
+		}
+		cancel()
+	}
+}
