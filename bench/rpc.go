@@ -111,7 +111,7 @@ func supervised(ctx context.Context, emitter string, interval time.Duration) (re
 	model := &cladev1.ModelSpec{
 		Graph: "bench.clademl/emitter", GraphEntry: "emitter", Composition: &cladev1.Composition{},
 		Artifacts: []*cladev1.Artifact{{Role: cladev1.Role_ROLE_TARGET, Path: filepath.Dir(emitter), Format: "safetensors"}},
-		Profile:   &cladev1.Profile{Id: "emitter", Loader: "safetensors", Loop: "autoregressive", Fidelity: "l3-measured", Specialization: "dedicated"},
+		Profile:   &cladev1.Profile{Loader: "safetensors", Loop: "autoregressive", FromCaller: true},
 	}
 	plan, err := p.Plan(ctx, &cladev1.PlanRequest{Model: model})
 	if err == nil {

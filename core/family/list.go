@@ -17,6 +17,8 @@ const (
 	FromInstalled Source = iota
 	FromIndex
 	FromEmbedded
+	// FromCaller is a plugin that a person named by its path; it is no part of the list.
+	FromCaller
 )
 
 // String names the source as the families verb prints it.
@@ -26,6 +28,8 @@ func (s Source) String() string {
 		return "installed"
 	case FromIndex:
 		return "index"
+	case FromCaller:
+		return "named by the caller"
 	}
 	return "embedded"
 }

@@ -5,7 +5,6 @@ import (
 
 	corefamily "github.com/clademl/clade/core/family"
 	"github.com/clademl/clade/core/hub"
-	"github.com/clademl/clade/core/profile"
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/family"
@@ -26,8 +25,7 @@ type Plugin struct {
 type Host struct {
 	Families *corefamily.List
 	// Find finds an installed plugin, or answers PluginMissing with the next step.
-	Find  func(name string) (Plugin, error)
-	Exact []profile.Exact
+	Find func(name string) (Plugin, error)
 	// RuntimeDir is handed to the plugin; empty when none is installed, which the plugin then reports.
 	RuntimeDir string
 	// Budget in bytes, of all open models together; 0 is what the machine has available.
@@ -48,13 +46,20 @@ type Decision struct {
 	Plugin              Plugin
 	Parsed              family.Parsed
 	Profile             *cladev1.Profile
-	Cell                Residence
+	Cell                family.Residence
 	ConfigFingerprint   string
 	ArtifactFingerprint string
+	// GraphFingerprint is what keys of the graph table are compared with; empty until the plugin says it, where it does.
+	GraphFingerprint string
+	// Implementation stands in for the family's own graphs; nil for those.
+	Implementation *corefamily.ImplementationEntry
+	// Passed says why targeted families that know the type did not take the model.
+	Passed []string
 	// PluginErr is why the plugin cannot be started; Decide still succeeds, so that `show` can say all the rest.
 	PluginErr error
 
-	host *Host
+	host    *Host
+	choices Choices
 }
 
 func (h *Host) logger() *slog.Logger {
@@ -70,43 +75,6 @@ func (h *Host) ledger() *Ledger {
 		return &Ledger{}
 	}
 	return h.Ledger
-}
-
-// Decide opens the headers of a local model and decides everything that needs no plugin process.
-func (h *Host) Decide(m hub.Model) (_ *Decision, err error) {
-	a, err := artifact.Open(m.Path)
-	if err != nil {
-		return nil, err
-	}
-	d := &Decision{Model: m, Artifact: a, host: h, ArtifactFingerprint: profile.ArtifactFingerprint(m.Path)}
-	defer func() {
-		if err != nil {
-			_ = a.Close() // only read; the first error is the one to tell
-		}
-	}()
-	if d.Family, err = h.Families.Match(a.Config()); err != nil {
-		return nil, err
-	}
-	if d.Parsed, err = d.Family.Record.Parse(a); err != nil {
-		return nil, err
-	}
-	if d.ConfigFingerprint, err = profile.ConfigFingerprint(d.Parsed.Config, a); err != nil {
-		return nil, err
-	}
-	d.Profile, err = profile.Resolve(profile.Input{
-		Record: d.Family.Record, Format: a.Format, ConfigFingerprint: d.ConfigFingerprint,
-		ArtifactFingerprint: d.ArtifactFingerprint, Capabilities: h.Families.Capabilities(), Exact: h.Exact,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if d.Cell, err = cellOf(d.Profile.Id, d.Profile.Loader, d.Profile.Loop); err != nil {
-		return nil, err
-	}
-	if d.PluginErr = d.Family.Runnable(); d.PluginErr == nil {
-		d.Plugin, d.PluginErr = h.Find(d.Family.Plugin)
-	}
-	return d, nil
 }
 
 // Close releases the artifact.

@@ -46,6 +46,7 @@ type fakePlugin struct {
 
 	options     []string
 	table       *cladev1.GraphTable
+	inspect     func(*cladev1.InspectRequest) (*cladev1.InspectResponse, error)
 	plan        func(*cladev1.PlanRequest) (*cladev1.Plan, error)
 	startErr    error
 	openErr     error
@@ -92,6 +93,10 @@ func (p *fakeProcess) Describe(context.Context) (*cladev1.DescribeResponse, erro
 		d.Options = append(d.Options, &cladev1.Option{Path: o})
 	}
 	return d, nil
+}
+
+func (p *fakeProcess) Inspect(_ context.Context, req *cladev1.InspectRequest) (*cladev1.InspectResponse, error) {
+	return p.plugin.inspect(req)
 }
 
 func (p *fakeProcess) Plan(_ context.Context, req *cladev1.PlanRequest) (*cladev1.Plan, error) {

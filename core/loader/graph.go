@@ -1,33 +1,50 @@
 package loader
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/clademl/clade/core/compose"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/family"
 )
+
+// proposal is an entry of a graph table and why it is the one.
+type proposal struct{ entry, why string }
 
 // propose picks the entry of the family's graph table that the model's key fits, the generic one last. named bypasses the
 // keys; an unknown name is refused with the table.
-func propose(desc *cladev1.DescribeResponse, graph, named, fingerprint string, comp *cladev1.Composition) (string, error) {
+func propose(desc *cladev1.DescribeResponse, graph, named, fingerprint string, comp *cladev1.Composition) (proposal, error) {
 	table := tableOf(desc, graph)
 	if named != "" {
 		var ids []string
 		for _, e := range table.GetEntries() {
 			if e.Id == named {
-				return named, nil
+				return proposal{named, "named by the caller, whatever its key"}, nil
 			}
 			ids = append(ids, e.Id)
 		}
-		return "", contract.Errorf(contract.InvalidArgument, "graph", "%q is not in the table of %s: %s", named, graph, strings.Join(ids, ", "))
+		return proposal{}, contract.Errorf(contract.InvalidArgument, "graph", "%q is not in the table of %s: %s", named, graph, strings.Join(ids, ", "))
 	}
+	var passed []string
 	for _, e := range table.GetEntries() {
-		if serves(e.Serves, fingerprint, comp) {
-			return e.Id, nil
+		why := misfit(e.Serves, fingerprint, comp)
+		switch {
+		case why != "":
+			passed = append(passed, e.Id+" wants "+why)
+		case len(passed) > 0:
+			return proposal{e.Id, strings.Join(passed, "; ")}, nil
+		case keyless(e.Serves):
+			return proposal{e.Id, "the table has no other"}, nil
+		default:
+			return proposal{e.Id, "its key fits"}, nil
 		}
 	}
-	return "", contract.Errorf(contract.PluginMismatch, desc.GetName(), "has no graph table for %s", graph)
+	return proposal{}, contract.Errorf(contract.PluginMismatch, desc.GetName(), "has no graph table for %s", graph)
 }
 
 func tableOf(desc *cladev1.DescribeResponse, graph string) *cladev1.GraphTable {
@@ -39,25 +56,86 @@ func tableOf(desc *cladev1.DescribeResponse, graph string) *cladev1.GraphTable {
 	return nil
 }
 
-// serves reports whether every part of a key that is set holds; an empty key serves all.
-func serves(key *cladev1.GraphKey, fingerprint string, comp *cladev1.Composition) bool {
-	switch {
-	case key == nil:
-		return true
-	case key.Fingerprint != nil && key.GetFingerprint() != fingerprint,
-		key.Device != nil && key.GetDevice() != comp.GetDevice(),
-		key.MaxRows != nil && max(comp.GetRows(), 1) > key.GetMaxRows(),
-		len(key.Kv) > 0 && !slices.Contains(key.Kv, kvName(comp.GetKv())):
-		return false
-	}
-	return true
+func keyless(key *cladev1.GraphKey) bool {
+	return key == nil || proto.Equal(key, &cladev1.GraphKey{})
 }
 
-func kvName(kv *cladev1.KvScheme) string {
-	if kv.GetPlain() == "" {
-		return "native"
+// misfit is the first part of a key that does not hold; empty when all do, as for an empty key.
+func misfit(key *cladev1.GraphKey, fingerprint string, comp *cladev1.Composition) string {
+	if key == nil {
+		return ""
 	}
-	return kv.GetPlain()
+	rows := compose.PhaseRows(comp)
+	switch {
+	case key.Fingerprint != nil && key.GetFingerprint() != fingerprint:
+		return fmt.Sprintf("fingerprint %s, this has %s", key.GetFingerprint(), fingerprint)
+	case key.Device != nil && key.GetDevice() != comp.GetDevice():
+		return fmt.Sprintf("device %s, this is %s", key.GetDevice(), orOpen(comp.GetDevice()))
+	case key.MaxRows != nil && rows > key.GetMaxRows():
+		return fmt.Sprintf("at most %d rows, a phase of this has %d", key.GetMaxRows(), rows)
+	case len(key.Kv) > 0 && !slices.ContainsFunc(key.Kv, func(k string) bool { return spelling(k) == kvName(comp.GetKv()) }):
+		return fmt.Sprintf("KV %s, this has %s", strings.Join(key.Kv, " or "), kvName(comp.GetKv()))
+	}
+	return ""
+}
+
+func orOpen(device string) string {
+	if device == "" {
+		return "not known yet"
+	}
+	return device
+}
+
+// spelling is a scheme's one spelling; a text that is none stays as it is and equals no scheme.
+func spelling(text string) string {
+	k, err := family.ParseKV(text)
+	if err != nil {
+		return text
+	}
+	return k.String()
+}
+
+func kvName(p *cladev1.KvScheme) string {
+	k, err := family.KVFromProto(p)
+	if err != nil {
+		return family.NativeKV // nothing was sent: the model's own
+	}
+	return k.String()
+}
+
+// Program is an auxiliary program that an entry of the graph table names.
+type Program struct {
+	ID        string
+	Available bool
+	// Reason says why it cannot run here.
+	Reason string
+}
+
+// auxiliaryDevices begins the device strings beside which auxiliary programs exist: those of Apple's GPUs, whose machines
+// have a neural engine.
+const auxiliaryDevices = "metal-"
+
+// Programs lists the auxiliary programs of the graph that runs. One that cannot run here is listed and never an error.
+func (p *Planned) Programs() []Program {
+	var out []Program
+	for _, e := range tableOf(p.Describe, p.Family.Record.Graph).GetEntries() {
+		if e.Id != p.Plan.GetGraphEntry() {
+			continue
+		}
+		for _, id := range e.Programs {
+			one := Program{ID: id}
+			switch device := p.Plan.GetDevice(); {
+			case !strings.HasPrefix(device, auxiliaryDevices):
+				one.Reason = "no auxiliary processor beside device " + orOpen(device)
+			case !slices.Contains(p.Composition.Proto.GetPrograms(), id):
+				one.Reason = "the composition does not use it"
+			default:
+				one.Available = true
+			}
+			out = append(out, one)
+		}
+	}
+	return out
 }
 
 // checkDisposition holds the plan to what a person required.

@@ -28,8 +28,9 @@ type Planned struct {
 	*Decision
 	Describe    *cladev1.DescribeResponse
 	Composition *compose.Composition
-	Proposed    string
-	Plan        *cladev1.Plan
+	// Proposed is the graph that the host proposes, and ProposedWhy the reason.
+	Proposed, ProposedWhy string
+	Plan                  *cladev1.Plan
 	// Budget is what the plan is judged by, in bytes; 0 when the machine does not say.
 	Budget uint64
 	// Admission is why the plan does not fit; nil when it does.
@@ -55,6 +56,9 @@ func (d *Decision) Plan(ctx context.Context, w Wishes) (_ *Planned, err error) {
 	if d.PluginErr != nil {
 		return nil, d.PluginErr
 	}
+	if w.Graph != "" && d.Implementation != nil {
+		return nil, contract.Errorf(contract.UnsupportedOption, "graph", "cannot be named together with implementation %s, which is the graph", d.Implementation.ID)
+	}
 	if err := d.Plugin.Verify(); err != nil {
 		return nil, err
 	}
@@ -76,6 +80,9 @@ func (d *Decision) Plan(ctx context.Context, w Wishes) (_ *Planned, err error) {
 		return nil, err
 	}
 	if err := d.Plugin.Check(p.Describe); err != nil {
+		return nil, err
+	}
+	if err := p.inspect(ctx); err != nil {
 		return nil, err
 	}
 	if err := p.compose(); err != nil {
@@ -170,23 +177,36 @@ func (p *Planned) relax(refusal error) (bool, error) {
 }
 
 func (p *Planned) ask(ctx context.Context) (err error) {
-	graph := p.Family.Record.Graph
-	p.Proposed, err = propose(p.Describe, graph, p.wishes.Graph, p.ConfigFingerprint, p.Composition.Proto)
+	proposed, required, err := p.propose()
 	if err != nil {
 		return err
 	}
+	p.Proposed, p.ProposedWhy = proposed.entry, proposed.why
 	p.spec = &cladev1.ModelSpec{
-		Artifacts: []*cladev1.Artifact{{Role: cladev1.Role_ROLE_TARGET, Path: p.Artifact.Path, Format: string(p.Artifact.Format)}},
-		Graph:     graph, GraphEntry: p.Proposed, GraphRequired: p.wishes.Graph != "" || p.wishes.RequireGraph,
+		Artifacts: p.artifacts(), Graph: p.Family.Record.Graph, GraphEntry: p.Proposed, GraphRequired: required,
 		Profile: p.Profile, Composition: p.Composition.Proto, ParsedConfigJson: p.Parsed.JSON(), ConfigFingerprint: p.ConfigFingerprint,
 	}
-	if p.ArtifactFingerprint != "" {
-		p.spec.Artifacts[0].Fingerprint = &p.ArtifactFingerprint
+	if p.Implementation != nil {
+		p.spec.Implementation = &p.Implementation.ID
 	}
 	if p.Plan, err = p.process.Plan(ctx, &cladev1.PlanRequest{Model: p.spec}); err != nil {
 		return err
 	}
 	return checkDisposition(p.Plan, p.Proposed, p.spec.GraphRequired, p.Composition.Proto.GetKernels())
+}
+
+// propose is the graph to ask for, and whether no other may run: an implementation is its own graph, and what a person
+// named stays.
+func (p *Planned) propose() (proposal, bool, error) {
+	if p.Implementation != nil {
+		return proposal{p.Implementation.ID, "the implementation is the graph"}, true, nil
+	}
+	named := p.wishes.Graph
+	if own := p.choices.Own; own != nil {
+		named = own.graph
+	}
+	got, err := propose(p.Describe, p.Family.Record.Graph, named, p.GraphFingerprint, p.Composition.Proto)
+	return got, named != "" || p.wishes.RequireGraph, err
 }
 
 // floatDType is the float type that most bytes of the checkpoint have, in the contract's spelling.
@@ -221,7 +241,7 @@ func (p *Planned) Open(ctx context.Context, progress func(*cladev1.LoadProgress)
 }
 
 func (p *Planned) open(ctx context.Context, progress func(*cladev1.LoadProgress)) (*Model, error) {
-	if err := p.Cell.forText(p.Profile.Id); err != nil {
+	if err := p.Cell.ForText(p.Profile.Id); err != nil {
 		return nil, err
 	}
 	if err := p.admit(ctx); err != nil {

@@ -10,6 +10,7 @@ import (
 // Process is a plugin process, as core/supervise has it.
 type Process interface {
 	Describe(ctx context.Context) (*cladev1.DescribeResponse, error)
+	Inspect(ctx context.Context, req *cladev1.InspectRequest) (*cladev1.InspectResponse, error)
 	Plan(ctx context.Context, req *cladev1.PlanRequest) (*cladev1.Plan, error)
 	Open(ctx context.Context, req *cladev1.OpenRequest, on func(*cladev1.OpenResponse)) (*cladev1.ModelFacts, error)
 	Generate(ctx context.Context, start *cladev1.GenerateStart, ids []int32) (Stream, error)

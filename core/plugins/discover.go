@@ -177,6 +177,11 @@ func (in Installed) CheckDescribe(d *cladev1.DescribeResponse) error {
 		return contract.Errorf(contract.PluginMismatch, in.Exe, "was built with another %s (it says %s %s)", manifestFile,
 			d.GetName(), d.GetVersion()).WithNext("build or install the plugin again")
 	}
+	for _, t := range d.GetGraphTables() {
+		if err := said.CheckTable(t); err != nil {
+			return contract.Errorf(contract.PluginMismatch, in.Exe, "%w", err)
+		}
+	}
 	if !slices.Contains(d.GetContractVersions(), contract.Major) {
 		return contract.Errorf(contract.PluginMismatch, in.Exe, "speaks contract versions %v, this host speaks %d",
 			d.GetContractVersions(), contract.Major)

@@ -1,161 +1,214 @@
 package profile
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	corefamily "github.com/clademl/clade/core/family"
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/family"
 )
 
-func layers(n int, at func(i int) string) []string {
-	out := make([]string, n)
-	for i := range out {
-		out[i] = at(i)
-	}
-	return out
-}
+const (
+	qwenArtifact = "hf:mlx-community/Qwen3.8-27B-OptiQ-4bit@b04599de95d7a9bfbd7f208d347c0f10d9432a42"
+	qwenConfig   = "50117975cb405944"
+	glmArtifact  = "hf:mateogrgic/GLM-5.2-colibri-int4-with-int8-mtp@3cc8db99b1b13fc79325d987ba3c1c430766b3b8"
+)
 
-// The goldens are constants of the system that defined the fingerprint (reference/behaviour.md 2.2).
-func TestConfigFingerprintEqualsThePublishedConstants(t *testing.T) {
-	every := func(n int, yes, no string) func(int) string {
-		return func(i int) string {
-			if (i+1)%n == 0 {
-				return yes
-			}
-			return no
-		}
-	}
-	var kv []map[string]int
-	for i := range 48 {
-		bits := 4
-		if slices.Contains([]int{3, 6, 7, 8, 10, 12}, i) {
-			bits = 8
-		}
-		kv = append(kv, map[string]int{"layer_idx": i, "bits": bits, "group_size": 64})
-	}
-	tests := []struct {
-		name   string
-		config map[string]any
-		kv     any
-		want   string
-	}{
-		{"GLM-5.2", map[string]any{
-			"layer_types": layers(78, func(int) string { return "full_attention" }), "hidden_size": 6144, "head_dim": 256,
-			"num_attention_heads": 64, "num_key_value_heads": 64, "enable_moe_block": true, "num_experts": 256, "top_k_experts": 8,
-		}, nil, "8b49d0941e18f1b9"},
-		{"Qwen3.8-27B", map[string]any{
-			"layer_types": layers(64, every(4, "full_attention", "linear_attention")), "hidden_size": 5120, "head_dim": 256,
-			"num_attention_heads": 24, "num_key_value_heads": 4,
-		}, nil, "50117975cb405944"},
-		{"Gemma 4 12B OptiQ", map[string]any{
-			"layer_types": layers(48, every(6, "full_attention", "sliding_attention")), "hidden_size": 3840, "head_dim": 256,
-			"global_head_dim": 512, "num_attention_heads": 16, "num_key_value_heads": 8, "num_global_key_value_heads": 1,
-			"attention_k_eq_v": true, "num_kv_shared_layers": 0, "num_experts": 99, "top_k_experts": 9,
-			"hidden_size_per_layer_input": 0, "sliding_window": 1024, "final_logit_softcapping": 30.0,
-		}, kv, "9f812d2eb461fcbe"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			data, err := json.Marshal(tt.config)
-			require.NoError(t, err)
-			config, err := artifact.ParseConfig("config.json", data)
-			require.NoError(t, err)
-			got, err := ConfigFingerprint(config, withKV(t, tt.kv))
-			require.NoError(t, err)
-			require.Equal(t, tt.want, got)
-		})
-	}
-}
-
-// withKV is an artifact with a kv_config.json, or none.
-func withKV(t *testing.T, kv any) *artifact.Artifact {
+// families are the first-party ones and what manifests in YAML add.
+func families(t *testing.T, more ...string) *corefamily.List {
 	t.Helper()
-	if kv == nil {
-		return nil
+	offers, err := corefamily.Embedded()
+	require.NoError(t, err)
+	for _, text := range more {
+		m, err := family.ParseManifest([]byte(text))
+		require.NoError(t, err)
+		offers = append(offers, corefamily.Offer{Manifest: m, Source: corefamily.FromInstalled})
 	}
-	dir := t.TempDir()
-	data, err := json.Marshal(kv)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, kvConfigFile), data, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"model_type":"x"}`), 0o600))
-	require.NoError(t, artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), []artifact.NewTensor{}, nil))
-	a, err := artifact.Open(dir)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = a.Close() })
-	return a
+	l, problems := corefamily.New(offers)
+	require.Empty(t, problems)
+	return l
 }
 
-func TestArtifactFingerprintComesFromAnImmutableRevisionOnly(t *testing.T) {
-	rev := strings.Repeat("aB", 20)
-	for path, want := range map[string]string{
-		"/c/models--org--my--name/snapshots/" + rev:      "hf:org/my--name@" + strings.ToLower(rev),
-		"/c/models--org--n/snapshots/" + rev + "/x.gguf": "hf:org/n@" + strings.ToLower(rev),
-		`C:\c\models--org--n\snapshots\` + rev:           "hf:org/n@" + strings.ToLower(rev),
-		"/c/models--org--n/snapshots/main":               "",
-		"/c/models--org/snapshots/" + rev:                "",
-		"/c/org/n":                                       "",
-		"/c/models--org--n/snapshots/" + rev + "0000z":   "",
+// input is the known Qwen artifact.
+func input(t *testing.T, l *corefamily.List) Input {
+	t.Helper()
+	e, ok := l.ByGraph("qwen3.5")
+	require.True(t, ok)
+	return Input{Record: e.Record, Format: artifact.Safetensors, ConfigFingerprint: qwenConfig, ArtifactFingerprint: qwenArtifact, Families: l}
+}
+
+func TestExactArtifactOutranksTheFamily(t *testing.T) {
+	in := input(t, families(t))
+	r, err := Resolve(in)
+	require.NoError(t, err)
+	require.Equal(t, "qwen3.8-27b-optiq-4bit", r.Profile.Id)
+	require.True(t, r.Profile.ExactArtifact)
+	require.Equal(t, "artifact", r.Profile.Specialization)
+	require.Equal(t, qwenArtifact, r.Profile.GetArtifactFingerprint())
+	require.Equal(t, []string{"autoregressive", "qwen3.5-graph", "recurrent-state", "safetensors"}, r.Profile.RequiredCapabilities)
+	require.NoError(t, family.AssertProfile(r.Profile, in.Record), "the plugin agrees")
+	require.Nil(t, r.Implementation)
+
+	for name, fingerprint := range map[string]string{"nothing says what it is": "", "another artifact": "hf:o/n@1"} {
+		other := in
+		other.ArtifactFingerprint = fingerprint
+		r, err = Resolve(other)
+		require.NoError(t, err, name)
+		require.Equal(t, "qwen3.5-dedicated", r.Profile.Id)
+		require.False(t, r.Profile.ExactArtifact)
+		require.Equal(t, fingerprint != "", r.Profile.ArtifactFingerprint != nil)
+		require.NoError(t, family.AssertProfile(r.Profile, in.Record))
+	}
+}
+
+func TestAnExactMatchThatDisagreesIsNeverAQuieterChoice(t *testing.T) {
+	l := families(t)
+	glm, _ := l.ByGraph("glm5.2")
+	for mention, edit := range map[string]func(*Input){
+		"declares config 50117975cb405944 for hf:mlx-community":   func(i *Input) { i.ConfigFingerprint = "c2" },
+		"declares graph qwen3.5, the model's config is of glm5.2": func(i *Input) { i.Record = glm.Record },
+		"declares loader safetensors, the model is gguf":          func(i *Input) { i.Format = artifact.GGUF },
 	} {
-		require.Equal(t, want, ArtifactFingerprint(path), path)
+		in := input(t, l)
+		edit(&in)
+		_, err := Resolve(in)
+		require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err), mention)
+		require.Equal(t, 3, contract.KindOf(err).ExitCode())
+		require.ErrorContains(t, err, "qwen3.8-27b-optiq-4bit: ")
+		require.ErrorContains(t, err, mention)
 	}
 }
 
-func record() *family.Record {
-	return &family.Record{
-		Graph: "g", Loaders: []string{"safetensors", "gguf"}, Loop: family.Autoregressive, Fidelity: family.L1MLXLM,
-		Specialization: family.Dedicated, Profile: "g-dedicated", Capabilities: []string{"g-graph"},
-	}
+func TestFormatPicksTheProfileAndAnUnlistedOneIsRefused(t *testing.T) {
+	l := families(t)
+	dense, _ := l.ByGraph("universal-dense")
+	r, err := Resolve(Input{Record: dense.Record, Format: artifact.GGUF, Families: l})
+	require.NoError(t, err)
+	require.Equal(t, "universal-dense-gguf", r.Profile.Id)
+	require.Equal(t, string(family.L3Measured), r.Profile.Fidelity)
+	qwen, _ := l.ByGraph("qwen3")
+	_, err = Resolve(Input{Record: qwen.Record, Format: artifact.GGUF, Families: l})
+	require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err))
+	require.EqualError(t, err, "qwen3-dedicated: qwen3 opens safetensors, not gguf")
 }
 
-var capabilities = []string{"autoregressive", "g-graph", "gguf", "safetensors"}
+func TestACapabilityThatNothingDeclaresIsRefused(t *testing.T) {
+	in := input(t, families(t))
+	in.Given = &family.Profile{
+		ID: "mine", Graph: "qwen3.5", Loader: "safetensors", Loop: family.Autoregressive, Fidelity: family.L3Measured, Specialization: family.Dedicated,
+		Requires: []string{"safetensors", "autoregressive", "qwen3.5-graph", "recurrent-state", "time-travel"},
+	}
+	_, err := Resolve(in)
+	require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err))
+	require.EqualError(t, err, `mine: needs the capability "time-travel", which nothing here declares`)
+}
 
-func TestExactArtifactOutranksTheFamilyAndNeverFallsBack(t *testing.T) {
-	exact := Exact{ID: "g-exact", ArtifactFingerprint: "hf:o/n@1", ConfigFingerprint: "c1", Graph: "g", Fidelity: family.L1MLXLM, Loader: artifact.Safetensors, Capabilities: []string{"g-graph"}}
-	in := Input{Record: record(), Format: artifact.Safetensors, ConfigFingerprint: "c1", ArtifactFingerprint: "hf:o/n@1", Capabilities: capabilities, Exact: []Exact{exact}}
-	p, err := Resolve(in)
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "p.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+const mine = `{id: mine, artifact: "` + qwenArtifact + `", config: "` + qwenConfig + `", graph: qwen3.5, loader: safetensors, loop: autoregressive, fidelity: l3-measured, specialization: artifact}`
+
+func TestAGivenProfileOutranksTheKnownOneAndIsHeldToTheModel(t *testing.T) {
+	in := input(t, families(t))
+	var err error
+	in.Given, err = Load(write(t, mine))
 	require.NoError(t, err)
-	require.Equal(t, "g-exact", p.Id)
-	require.True(t, p.ExactArtifact)
-	require.Equal(t, "artifact", p.Specialization)
-
-	none := in
-	none.ArtifactFingerprint = ""
-	p, err = Resolve(none)
+	r, err := Resolve(in)
 	require.NoError(t, err)
-	require.Equal(t, "g-dedicated", p.Id)
-	require.False(t, p.ExactArtifact)
-
-	for name, edit := range map[string]func(*Input){
-		"config": func(i *Input) { i.ConfigFingerprint = "c2" },
-		"graph":  func(i *Input) { i.Record = record(); i.Record.Graph = "h" },
-		"loader": func(i *Input) { i.Format = artifact.GGUF },
+	require.Equal(t, "mine", r.Profile.Id)
+	require.True(t, r.Profile.FromCaller)
+	require.NoError(t, family.AssertProfile(r.Profile, in.Record))
+	for mention, edit := range map[string]func(*Input){
+		"is of the artifact " + qwenArtifact + "; what this one is cannot be told": func(i *Input) { i.ArtifactFingerprint = "" },
+		"is of the artifact " + qwenArtifact + ", this one is hf:o/n@1":            func(i *Input) { i.ArtifactFingerprint = "hf:o/n@1" },
+		"declares config": func(i *Input) { i.ConfigFingerprint = "x" },
+		"declares loader": func(i *Input) { i.Format = artifact.GGUF },
 	} {
 		other := in
 		edit(&other)
 		_, err := Resolve(other)
-		require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err), name)
-		require.ErrorContains(t, err, "g-exact")
+		require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err), mention)
+		require.ErrorContains(t, err, mention)
 	}
-	in.Exact = append(in.Exact, exact)
-	_, err = Resolve(in)
-	require.ErrorContains(t, err, "same artifact")
+	in.Given, err = Load(write(t, `{id: ours, graph: qwen3.5, loader: safetensors, loop: autoregressive, fidelity: l3-measured, specialization: dedicated}`))
+	require.NoError(t, err)
+	r, err = Resolve(in)
+	require.NoError(t, err)
+	require.Equal(t, "ours", r.Profile.Id)
+	require.NoError(t, family.AssertProfile(r.Profile, in.Record))
 }
 
-func TestFormatPicksTheProfileAndAnUnlistedOneIsRefused(t *testing.T) {
-	p, err := Resolve(Input{Record: record(), Format: artifact.GGUF, Capabilities: capabilities})
+func TestAProfileFileIsRefusedByName(t *testing.T) {
+	_, err := Load("/nowhere/p.yaml")
+	require.Equal(t, contract.NotFound, contract.KindOf(err))
+	for text, mention := range map[string]string{
+		"": "is empty", "{": "not a profile", strings.Replace(mine, "id: mine", `id: ""`, 1): `id ""`,
+		strings.Replace(mine, `config: "`+qwenConfig+`", `, "", 1): "both fingerprints or neither",
+	} {
+		path := write(t, text)
+		_, err := Load(path)
+		require.Equal(t, contract.InvalidArgument, contract.KindOf(err), text)
+		require.Equal(t, 2, contract.KindOf(err).ExitCode())
+		require.ErrorContains(t, err, path)
+		require.ErrorContains(t, err, mention)
+	}
+}
+
+const implementations = `{schema: 1, name: more, version: 1.0.0, contract: [1], implementations: [
+	{id: fast, graph: qwen3.5, loader: safetensors, loop: autoregressive},
+	{id: one, graph: qwen3.5, loader: safetensors, loop: autoregressive, artifact: "hf:o/n@1"},
+	{id: other, graph: qwen3, loader: safetensors, loop: autoregressive},
+	{id: streamed, graph: glm5.2, loader: colibri, loop: autoregressive}]}`
+
+func TestAnImplementationIsRefusedBeforeWeightsAreOpened(t *testing.T) {
+	l := families(t, implementations)
+	in := input(t, l)
+	in.Implementation = "fast"
+	r, err := Resolve(in)
 	require.NoError(t, err)
-	require.Equal(t, "g-dedicated-gguf", p.Id)
-	require.Equal(t, string(family.L3Measured), p.Fidelity)
-	_, err = Resolve(Input{Record: record(), Format: artifact.Colibri, Capabilities: capabilities})
+	require.Equal(t, "more", r.Implementation.Plugin)
+	glm, _ := l.ByGraph("glm5.2")
+	for name, c := range map[string]struct {
+		edit    func(*Input)
+		mention string
+	}{
+		"missing":          {func(i *Input) { i.Implementation = "none" }, "implementation none is not registered by any plugin; refusing to fall back"},
+		"another graph":    {func(i *Input) { i.Implementation = "other" }, "does not fit: it is of graph qwen3, the model's is qwen3.5; refusing to fall back"},
+		"another artifact": {func(i *Input) { i.Implementation = "one" }, "does not fit: it is of the artifact hf:o/n@1"},
+		"streamed": {func(i *Input) {
+			i.Record, i.Format, i.ConfigFingerprint, i.ArtifactFingerprint, i.Implementation = glm.Record, artifact.Colibri, "8b49d0941e18f1b9", glmArtifact, "streamed"
+		}, "implementation streamed cannot stand in for a streamed graph; refusing to fall back"},
+	} {
+		other := in
+		c.edit(&other)
+		_, err := Resolve(other)
+		require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err), name)
+		require.ErrorContains(t, err, c.mention, name)
+	}
+}
+
+func TestAProfileNamesItsImplementation(t *testing.T) {
+	l := families(t, implementations, `{schema: 1, name: also, version: 1.0.0, contract: [1], profiles: [
+		{id: with, artifact: "hf:o/n@1", config: c, graph: qwen3.5, loader: safetensors, loop: autoregressive, fidelity: l3-measured, specialization: artifact, implementation: one},
+		{id: without, artifact: "hf:o/n@2", config: c, graph: qwen3.5, loader: safetensors, loop: autoregressive, fidelity: l3-measured, specialization: artifact, implementation: none}]}`)
+	in := input(t, l)
+	in.ConfigFingerprint, in.ArtifactFingerprint = "c", "hf:o/n@1"
+	r, err := Resolve(in)
+	require.NoError(t, err)
+	require.Equal(t, "with", r.Profile.Id)
+	require.Equal(t, "one", r.Implementation.ID)
+	in.ArtifactFingerprint = "hf:o/n@2"
+	_, err = Resolve(in)
 	require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err))
-	_, err = Resolve(Input{Record: record(), Format: artifact.Safetensors, Capabilities: []string{"safetensors"}})
-	require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err))
+	require.ErrorContains(t, err, "without: implementation none is not registered")
 }

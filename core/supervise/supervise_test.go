@@ -55,7 +55,7 @@ func model() *cladev1.ModelSpec {
 	return &cladev1.ModelSpec{
 		Artifacts:   []*cladev1.Artifact{{Role: cladev1.Role_ROLE_TARGET, Path: "/m", Format: "safetensors"}},
 		Graph:       "example.org/echo",
-		Profile:     &cladev1.Profile{Id: "echo-resident", Loader: "safetensors", Loop: "autoregressive"},
+		Profile:     &cladev1.Profile{Loader: "safetensors", Loop: "autoregressive", FromCaller: true},
 		Composition: &cladev1.Composition{Device: &device},
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -16,8 +19,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/family"
 )
 
 //go:embed testdata/plugin.yaml
@@ -125,13 +130,50 @@ func serveFake(t *testing.T, backend Backend, options ...string) (*Server, clade
 	return s, cladev1.NewPluginServiceClient(conn)
 }
 
+// echoModel is a model of the family on disk; tests only read it.
+var echoModel = sync.OnceValue(func() string {
+	dir, err := os.MkdirTemp("", "clade-echo-")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "config.json"), []byte(echoConfig), 0o600)
+	}
+	if err == nil {
+		err = artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), nil, nil)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return dir
+})
+
+const echoConfig = `{"model_type":"echo"}`
+
+// spec is what a host decides of the model.
 func spec(change ...func(*cladev1.ModelSpec)) *cladev1.ModelSpec {
 	device := "cpu"
+	manifest, err := family.ParseManifest(fakeManifest)
+	if err != nil {
+		panic(err)
+	}
+	cfg, err := artifact.ParseConfig("config.json", []byte(echoConfig))
+	if err != nil {
+		panic(err)
+	}
+	parsed, err := manifest.Families[0].ParseConfig(cfg, artifact.Config{})
+	if err != nil {
+		panic(err)
+	}
+	fingerprint, err := parsed.ConfigFingerprint()
+	if err != nil {
+		panic(err)
+	}
 	m := &cladev1.ModelSpec{
-		Artifacts:   []*cladev1.Artifact{{Role: cladev1.Role_ROLE_TARGET, Path: "/m", Format: "safetensors"}},
-		Graph:       "example.org/echo",
-		Profile:     &cladev1.Profile{Id: "echo-resident", Loader: "safetensors", Loop: "autoregressive"},
-		Composition: &cladev1.Composition{Device: &device},
+		Artifacts: []*cladev1.Artifact{{Role: cladev1.Role_ROLE_TARGET, Path: echoModel(), Format: "safetensors"}},
+		Graph:     "example.org/echo",
+		Profile: &cladev1.Profile{
+			Id: "echo-resident", Loader: "safetensors", Loop: "autoregressive", Fidelity: "l3-measured", Specialization: "dedicated",
+			RequiredCapabilities: []string{"autoregressive", "chat", "safetensors"}, ConfigFingerprint: &fingerprint,
+		},
+		Composition: &cladev1.Composition{Device: &device}, ConfigFingerprint: fingerprint, ParsedConfigJson: parsed.JSON(),
 	}
 	for _, c := range change {
 		c(m)

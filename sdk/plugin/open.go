@@ -68,6 +68,9 @@ func (s *Server) open(ctx context.Context, req *cladev1.OpenRequest,
 	if err = s.replan(ctx, req); err != nil {
 		return nil, err
 	}
+	if err = assertFiles(s.manifest, req.Model); err != nil {
+		return nil, err
+	}
 	err = s.guard("Open", func() (err error) {
 		model, err = s.family.Backend.Open(ctx, req, func(e *cladev1.OpenResponse) { _ = out.push(e) })
 		return err

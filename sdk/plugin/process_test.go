@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
+	_ = os.RemoveAll(echoModel())
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -61,31 +61,14 @@ func NewServer(f Family) (*Server, error) {
 		s.options[o.Path] = true
 	}
 	for _, t := range f.Tables {
-		if err := checkTable(m, t); err != nil {
+		if err := m.CheckTable(t); err != nil {
 			return nil, err
 		}
 	}
+	if err := implementations(m, f.Implementations); err != nil {
+		return nil, err
+	}
 	return s, nil
-}
-
-// checkTable holds a table to the contract: a declared graph, and one generic entry, the last.
-func checkTable(m *family.Manifest, t *cladev1.GraphTable) error {
-	refuse := func(format string, args ...any) error {
-		return contract.Errorf(contract.PluginMismatch, t.Graph, format, args...)
-	}
-	if _, ok := record(m, t.Graph); !ok {
-		return refuse("graph table of a graph that plugin.yaml does not declare")
-	}
-	for i, e := range t.Entries {
-		generic := e.Serves == nil || proto.Equal(e.Serves, &cladev1.GraphKey{})
-		if generic != (i == len(t.Entries)-1) {
-			return refuse("entry %s: exactly one entry has an empty key, and it is last", e.Id)
-		}
-	}
-	if len(t.Entries) == 0 {
-		return refuse("graph table without an entry")
-	}
-	return nil
 }
 
 // Register adds the Server to a gRPC server.
@@ -101,7 +84,7 @@ func (s *Server) Describe(_ context.Context, req *cladev1.DescribeRequest) (*cla
 	}
 	r := &cladev1.DescribeResponse{
 		Name: s.manifest.Name, Version: s.manifest.Version, ContractVersions: []uint32{contract.Major},
-		ManifestJson: s.manifest.JSON(), GraphTables: s.family.Tables, Implementations: s.family.Implementations,
+		ManifestJson: s.manifest.JSON(), GraphTables: s.family.Tables, Implementations: implementationsOf(s.manifest),
 		Options: s.family.Options, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	if s.family.Backend != nil {

@@ -3,12 +3,15 @@ package plugin
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 )
@@ -62,34 +65,81 @@ func TestTheRuntimeIsLoadedOnceAndItsFailureIsRemembered(t *testing.T) {
 	kindIs(t, err, contract.PluginMismatch, contract.EnvRuntime)
 }
 
-func TestOpenAssertsWhatTheHostDecided(t *testing.T) {
+func TestThePluginAssertsAgainWhatTheHostDecided(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*cladev1.ModelSpec)
-		kind   contract.Kind
+		change  func(*cladev1.ModelSpec)
+		kind    contract.Kind
+		mention string
 	}{
-		"another graph":        {func(m *cladev1.ModelSpec) { m.Graph = "llama" }, contract.PluginMismatch},
-		"another loader":       {func(m *cladev1.ModelSpec) { m.Profile.Loader = "colibri" }, contract.UnsupportedModelLoad},
-		"another loop":         {func(m *cladev1.ModelSpec) { m.Profile.Loop = "diffusion" }, contract.UnsupportedModelLoad},
-		"another profile":      {func(m *cladev1.ModelSpec) { m.Profile.Id = "other" }, contract.PluginMismatch},
-		"the first's for gguf": {func(m *cladev1.ModelSpec) { m.Profile.Loader = "gguf" }, contract.PluginMismatch},
-		"no profile":           {func(m *cladev1.ModelSpec) { m.Profile = nil }, contract.InvalidArgument},
+		"another graph":    {func(m *cladev1.ModelSpec) { m.Graph = "llama" }, contract.PluginMismatch, "has no family with this graph"},
+		"another loader":   {func(m *cladev1.ModelSpec) { m.Profile.Loader = "gguf" }, contract.PluginMismatch, "has loader gguf for an artifact that is safetensors"},
+		"a loader not its": {func(m *cladev1.ModelSpec) { m.Profile.Loader, m.Artifacts[0].Format = "colibri", "colibri" }, contract.UnsupportedModelLoad, "opens safetensors, gguf, not colibri"},
+		"another loop":     {func(m *cladev1.ModelSpec) { m.Profile.Loop = "diffusion" }, contract.UnsupportedModelLoad, "runs the loop autoregressive"},
+		"another profile":  {func(m *cladev1.ModelSpec) { m.Profile.Id = "other" }, contract.PluginMismatch, "has profile echo-resident"},
+		"another format": {func(m *cladev1.ModelSpec) {
+			m.Profile.Loader, m.Profile.Id, m.Artifacts[0].Format, m.Profile.RequiredCapabilities[2] = "gguf", "echo-resident-gguf", "gguf", "gguf"
+		}, contract.PluginMismatch, "the artifact is safetensors, the host says gguf"},
+		"no profile":         {func(m *cladev1.ModelSpec) { m.Profile = nil }, contract.InvalidArgument, "are needed"},
+		"two fingerprints":   {func(m *cladev1.ModelSpec) { m.ConfigFingerprint = "0" }, contract.PluginMismatch, "is of config"},
+		"another config":     {func(m *cladev1.ModelSpec) { m.ConfigFingerprint, *m.Profile.ConfigFingerprint = "0", "0" }, contract.PluginMismatch, "the host says 0"},
+		"another reading":    {func(m *cladev1.ModelSpec) { m.ParsedConfigJson = `{"model_type":"other"}` }, contract.PluginMismatch, "read the config otherwise"},
+		"exact without both": {func(m *cladev1.ModelSpec) { m.Profile.ExactArtifact, m.Profile.Specialization = true, "artifact" }, contract.PluginMismatch, "needs both fingerprints"},
+		"an implementation":  {func(m *cladev1.ModelSpec) { m.Implementation = ptr("fast") }, contract.UnsupportedModelLoad, "registers no implementation fast; refusing to fall back"},
+		"no files":           {func(m *cladev1.ModelSpec) { m.Artifacts[0].Path = "/none" }, contract.NotFound, "/none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, cl := serveFake(t, &fake{})
 			_, err := openModel(t.Context(), cl, spec(c.change), &cladev1.Plan{TotalBytes: 7})
-			kindIs(t, err, c.kind)
+			kindIs(t, err, c.kind, c.mention)
 		})
 	}
+	for name, change := range map[string]func(*cladev1.ModelSpec){
+		"an exact artifact": func(m *cladev1.ModelSpec) {
+			m.Profile.Id, m.Profile.ExactArtifact, m.Profile.Specialization, m.Profile.ArtifactFingerprint = "this-very-file", true, "artifact", ptr("hf:o/n@1")
+		},
+		"a caller's own profile": func(m *cladev1.ModelSpec) { m.Profile.Id, m.Profile.FromCaller = "mine", true },
+		"a caller's own graph": func(m *cladev1.ModelSpec) {
+			m.Profile = &cladev1.Profile{Loader: "safetensors", Loop: "autoregressive", FromCaller: true}
+		},
+	} {
+		_, cl := serveFake(t, &fake{})
+		_, err := openModel(t.Context(), cl, spec(change), &cladev1.Plan{TotalBytes: 7})
+		require.NoError(t, err, name)
+	}
+}
+
+// The record of another host accepted the model; this plugin's does not.
+func TestAModelThatThePluginsOwnRecordDoesNotAcceptIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"model_type":"other"}`), 0o600))
+	require.NoError(t, artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), nil, nil))
 	_, cl := serveFake(t, &fake{})
-	_, err := openModel(t.Context(), cl, spec(func(m *cladev1.ModelSpec) {
-		m.Profile.Loader, m.Profile.Id = "gguf", "echo-resident-gguf"
-	}), &cladev1.Plan{TotalBytes: 7})
-	require.NoError(t, err)
+	there := spec(func(m *cladev1.ModelSpec) { m.Artifacts[0].Path = dir })
+	_, err := openModel(t.Context(), cl, there, &cladev1.Plan{TotalBytes: 7})
+	kindIs(t, err, contract.PluginMismatch, "the record does not accept this model: example.org/echo wants model_type echo, this has other")
+	there.Profile = &cladev1.Profile{Loader: "safetensors", Loop: "autoregressive", FromCaller: true}
+	there.ParsedConfigJson = `{"model_type":"other"}`
 	_, cl = serveFake(t, &fake{})
-	_, err = openModel(t.Context(), cl, spec(func(m *cladev1.ModelSpec) {
-		m.Profile.Id, m.Profile.ExactArtifact = "this-very-file", true
-	}), &cladev1.Plan{TotalBytes: 7})
+	_, err = openModel(t.Context(), cl, there, &cladev1.Plan{TotalBytes: 7})
+	require.NoError(t, err, "a caller who names plugin and graph needs no record's consent")
+}
+
+func TestImplementationsInCodeAreThoseOfTheManifest(t *testing.T) {
+	manifest := append(append([]byte{}, fakeManifest...), "implementations:\n  - {id: fast, graph: qwen3, loader: safetensors, loop: autoregressive}\n"...)
+	_, err := NewServer(Family{Manifest: manifest, Implementations: []*cladev1.Implementation{{Id: "slow", Graph: "qwen3", Loader: "safetensors", Loop: "autoregressive"}}})
+	kindIs(t, err, contract.PluginMismatch, "registers other implementations")
+	s, err := NewServer(Family{Manifest: manifest})
 	require.NoError(t, err)
+	d, err := s.Describe(t.Context(), &cladev1.DescribeRequest{})
+	require.NoError(t, err)
+	require.Len(t, d.Implementations, 1)
+	require.Equal(t, "fast", d.Implementations[0].Id)
+	stand := spec(func(m *cladev1.ModelSpec) {
+		m.Graph, m.Implementation, m.Profile.Id = "qwen3", ptr("fast"), "qwen3-dedicated"
+	})
+	require.NoError(t, assert(s.manifest, stand), "another family's graph needs no record here")
+	stand.Artifacts[0].Format, stand.Profile.Loader = "gguf", "gguf"
+	require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(assert(s.manifest, stand)))
 }
 
 func TestOpenPlansAgainUnderTheSameBudgetAndRefusesADifference(t *testing.T) {

@@ -278,8 +278,10 @@ type Profile struct {
 	ArtifactFingerprint  *string  `protobuf:"bytes,7,opt,name=artifact_fingerprint,json=artifactFingerprint,proto3,oneof" json:"artifact_fingerprint,omitempty"`
 	ConfigFingerprint    *string  `protobuf:"bytes,8,opt,name=config_fingerprint,json=configFingerprint,proto3,oneof" json:"config_fingerprint,omitempty"`
 	RequiredCapabilities []string `protobuf:"bytes,9,rep,name=required_capabilities,json=requiredCapabilities,proto3" json:"required_capabilities,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// A person chose it: a profile file of their own, or their own plugin and graph, which need no profile (the id is empty).
+	FromCaller    bool `protobuf:"varint,10,opt,name=from_caller,json=fromCaller,proto3" json:"from_caller,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Profile) Reset() {
@@ -373,6 +375,13 @@ func (x *Profile) GetRequiredCapabilities() []string {
 		return x.RequiredCapabilities
 	}
 	return nil
+}
+
+func (x *Profile) GetFromCaller() bool {
+	if x != nil {
+		return x.FromCaller
+	}
+	return false
 }
 
 // Composition is fully resolved: the host never sends an absent field where the plugin would have to choose.
@@ -1267,7 +1276,7 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
 	"\x06format\x18\x03 \x01(\tR\x06format\x12%\n" +
 	"\vfingerprint\x18\x04 \x01(\tH\x00R\vfingerprint\x88\x01\x01B\x0e\n" +
-	"\f_fingerprint\"\x81\x03\n" +
+	"\f_fingerprint\"\xa2\x03\n" +
 	"\aProfile\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bfidelity\x18\x02 \x01(\tR\bfidelity\x12&\n" +
@@ -1277,7 +1286,10 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\x0eexact_artifact\x18\x06 \x01(\bR\rexactArtifact\x126\n" +
 	"\x14artifact_fingerprint\x18\a \x01(\tH\x00R\x13artifactFingerprint\x88\x01\x01\x122\n" +
 	"\x12config_fingerprint\x18\b \x01(\tH\x01R\x11configFingerprint\x88\x01\x01\x123\n" +
-	"\x15required_capabilities\x18\t \x03(\tR\x14requiredCapabilitiesB\x17\n" +
+	"\x15required_capabilities\x18\t \x03(\tR\x14requiredCapabilities\x12\x1f\n" +
+	"\vfrom_caller\x18\n" +
+	" \x01(\bR\n" +
+	"fromCallerB\x17\n" +
 	"\x15_artifact_fingerprintB\x15\n" +
 	"\x13_config_fingerprint\"\x84\x06\n" +
 	"\vComposition\x12\x1b\n" +

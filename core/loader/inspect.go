@@ -1,0 +1,59 @@
+package loader
+
+import (
+	"context"
+	"maps"
+
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/family"
+)
+
+// inspect asks the plugin for what the record's data cannot express: the parsed config, where the dialect says so, and the
+// graph fingerprint, where the record says so. What follows from them is decided again.
+func (p *Planned) inspect(ctx context.Context) error {
+	r := p.Family.Record
+	if !r.Config.Inspect && r.Fingerprint != family.FingerprintPlugin {
+		return nil
+	}
+	said, err := p.process.Inspect(ctx, &cladev1.InspectRequest{Artifacts: p.artifacts(), Graph: r.Graph})
+	if err != nil {
+		return err
+	}
+	if r.Config.Inspect {
+		if said.ParsedConfigJson == nil {
+			return contract.Errorf(contract.PluginMismatch, p.Plugin.Name, "parses the configs of %s itself, and Inspect gave none", r.Graph)
+		}
+		cfg, err := artifact.ParseConfig(p.Parsed.Name(), []byte(said.GetParsedConfigJson()))
+		if err != nil {
+			return err
+		}
+		parsed := p.Parsed
+		parsed.Config = artifact.NewConfig(cfg.Name(), maps.Clone(cfg.Map()))
+		if p.choices.Own == nil {
+			err = p.identify(parsed)
+		} else {
+			p.Parsed = parsed
+			p.ConfigFingerprint, err = parsed.ConfigFingerprint()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if r.Fingerprint == family.FingerprintPlugin {
+		if p.GraphFingerprint = said.GetGraphFingerprint(); p.GraphFingerprint == "" {
+			return contract.Errorf(contract.PluginMismatch, p.Plugin.Name, "computes the graph fingerprint of %s itself, and Inspect gave none", r.Graph)
+		}
+	}
+	return nil
+}
+
+// artifacts is the model and what goes with it, as the plugin is told.
+func (p *Planned) artifacts() []*cladev1.Artifact {
+	target := &cladev1.Artifact{Role: cladev1.Role_ROLE_TARGET, Path: p.Artifact.Path, Format: string(p.Artifact.Format)}
+	if p.ArtifactFingerprint != "" {
+		target.Fingerprint = &p.ArtifactFingerprint
+	}
+	return []*cladev1.Artifact{target}
+}
