@@ -110,7 +110,7 @@ func (l *Ledger) release(d *Decision) {
 func (p *Planned) refuse(r room) error {
 	have := "the budget is " + config.FormatBytes(r.limit)
 	if r.others > 0 {
-		have = fmt.Sprintf("%s of the budget of %s are free beside %d open models", config.FormatBytes(r.most()), config.FormatBytes(r.limit), r.others)
+		have = fmt.Sprintf("%s of the budget of %s are free, open models hold the rest", config.FormatBytes(r.most()), config.FormatBytes(r.limit))
 	}
 	next := "free memory, choose a smaller model, or raise memory_budget"
 	if n := p.fitting(r.most()); n > 0 {
