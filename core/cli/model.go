@@ -21,37 +21,34 @@ import (
 type modelFlags struct {
 	graph        string
 	requireGraph bool
-}
-
-// laterFlags name choices that this version cannot honour; given, they are refused.
-var laterFlags = []struct{ name, usage string }{
-	{"profile", "profile FILE"},
-	{"artifact-fingerprint", "artifact fingerprint, or none"},
-	{"implementation", "implementation ID"},
-	{"plugin", "PATH of a plugin of your own"},
+	// profile and plugin are paths; fingerprint is none, or an artifact's.
+	profile, fingerprint, implementation, plugin string
 }
 
 func (a *app) addModelFlags(cmd *cobra.Command) *modelFlags {
 	f, flags := &modelFlags{}, cmd.Flags()
 	a.bind(flags, "device", "model.device", "exact device string, or auto")
 	a.bind(flags, "dtype", "model.dtype", "native, float32, bfloat16 or float16")
-	a.bind(flags, "kv", "model.kv", "KV cache scheme: native, f32 or bf16")
+	a.bind(flags, "kv", "model.kv", "KV cache scheme: native, f32, bf16, BITS, affine:BITSgGROUP, turbo:kNvM, layers:I-J=BITS, or config")
+	a.bind(flags, "max-generation", "model.max_generation", "most tokens of one answer (0: the context)")
+	a.bind(flags, "rows", "model.rows", "sequences that generate at once (0: the family's own)")
+	a.bind(flags, "prefill-chunk", "model.prefill_chunk", "most prompt tokens of one evaluation (0: the default)")
+	a.bindSwitch(flags, "paging", "model.paging", "auto, true or false: keep full-attention caches in pages")
 	a.bind(flags, "context", "model.context", "tokens of context (0: the model's own)")
 	a.bind(flags, "threads", "model.threads", "most threads to compute with (0: the machine's cores)")
 	a.bind(flags, "kernels", "model.kernels", "auto, require, off or fast")
 	a.bindSwitch(flags, "deterministic", "model.deterministic", "auto, true or false")
 	a.bind(flags, "memory-budget", "memory_budget", "bytes that models may take, such as 4GiB")
-	flags.StringVar(&f.graph, "graph", "", "entry of the family's graph table to use")
+	flags.StringVar(&f.graph, "graph", "", "entry of the family's graph table to use, whatever its key")
+	flags.StringVar(&f.profile, "profile", "", "FILE with a profile of your own")
+	flags.StringVar(&f.fingerprint, "artifact-fingerprint", "", "what the artifact is (hf:ORG/NAME@revision), or none")
+	flags.StringVar(&f.implementation, "implementation", "", "ID of a registered implementation to use")
+	flags.StringVar(&f.plugin, "plugin", "", "PATH of a plugin of your own, with --graph; needs no family and no profile")
 	flags.BoolVar(&f.requireGraph, "require-graph", false, "refuse any graph but the proposed one")
-	for _, l := range laterFlags {
-		flags.String(l.name, "", l.usage+" (comes with "+nextVersion+")")
-	}
 	previous := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		for _, l := range laterFlags {
-			if cmd.Flags().Changed(l.name) {
-				return contract.Errorf(contract.UnsupportedOption, "--"+l.name, "comes with version %s; this is %s", nextVersion, Version)
-			}
+		if f.plugin != "" && f.graph == "" {
+			return contract.Errorf(contract.InvalidArgument, "--plugin", "needs --graph: which graph of the plugin to use")
 		}
 		if previous != nil {
 			return previous(cmd, args)
@@ -66,10 +63,11 @@ func (f *modelFlags) wishes(c *config.Config) loader.Wishes {
 	m := c.Model
 	return loader.Wishes{
 		Wishes: compose.Wishes{
-			Device: m.Device, DType: m.DType, KV: m.KV, Context: m.Context, Threads: m.Threads, Kernels: wished(c, "model.kernels", m.Kernels),
-			Deterministic: m.Deterministic,
+			Device: m.Device, DType: m.DType, KV: wished(c, "model.kv", m.KV), Context: m.Context, Threads: m.Threads,
+			Kernels: wished(c, "model.kernels", m.Kernels), Deterministic: m.Deterministic, Paging: m.Paging, Rows: m.Rows,
+			PrefillChunk: m.PrefillChunk, MaxGeneration: m.MaxGeneration,
 		},
-		Graph: f.graph, RequireGraph: f.requireGraph,
+		Graph: f.graph, RequireGraph: f.requireGraph, Chosen: [4]string{f.profile, f.fingerprint, f.implementation, f.plugin},
 	}
 }
 
@@ -101,13 +99,18 @@ func (a *app) completeModel(_ *cobra.Command, args []string, _ string) ([]string
 	return ids, cobra.ShellCompDirectiveDefault
 }
 
-// decide resolves MODEL and decides everything that needs no plugin.
-func (h *host) decide(arg string) (*loader.Decision, error) {
+// decide resolves MODEL and decides everything that needs no plugin, but for a plugin of the caller's own, which is asked
+// what it has.
+func (h *host) decide(ctx context.Context, f *modelFlags, arg string) (*loader.Decision, error) {
 	m, err := h.store.Resolve(arg)
 	if err != nil {
 		return nil, err
 	}
-	return h.Decide(m)
+	c, err := f.choices(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	return h.DecideWith(m, c)
 }
 
 // closeTimeout is what a model gets to end when a verb is done with it.
@@ -134,7 +137,7 @@ func (a *app) withModel(ctx context.Context, f *modelFlags, arg string, fn func(
 
 // open opens MODEL with progress on stderr and tells the plan's notes.
 func (a *app) open(ctx context.Context, h *host, f *modelFlags, arg string) (*loader.Model, error) {
-	d, err := h.decide(arg)
+	d, err := h.decide(ctx, f, arg)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +150,10 @@ func (a *app) open(ctx context.Context, h *host, f *modelFlags, arg string) (*lo
 }
 
 func (a *app) openDecided(ctx context.Context, h *host, f *modelFlags, d *loader.Decision) (*loader.Model, error) {
+	// Before a plugin starts: what cannot chat says so, whether or not its plugin is there.
+	if err := d.Cell.ForText(d.Profile.GetId()); err != nil {
+		return nil, err
+	}
 	p, err := d.Plan(ctx, f.wishes(h.config))
 	if err != nil {
 		return nil, err

@@ -128,6 +128,11 @@ func (h *host) describe(ctx context.Context, name string) (*cladev1.DescribeResp
 	if err != nil {
 		return nil, err
 	}
+	return h.ask(ctx, p)
+}
+
+// ask starts a plugin that is verified, asks it, and ends it.
+func (h *host) ask(ctx context.Context, p loader.Plugin) (*cladev1.DescribeResponse, error) {
 	if err := p.Verify(); err != nil {
 		return nil, err
 	}

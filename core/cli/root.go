@@ -85,6 +85,7 @@ func newRoot(a *app) *cobra.Command {
 		a.runCommand(), a.generateCommand(), a.serveCommand(), a.psCommand(), a.stopCommand(), a.scoreCommand(), a.tokenizeCommand(), a.templateCommand(),
 		a.showCommand(), a.familiesCommand(), a.doctorCommand(), a.pluginCommand(), a.configCommand(), a.benchCommand(), a.versionCommand(),
 	)
+	root.AddCommand(a.transcribeCommand())
 	root.AddCommand(laterCommands()...)
 	markUsage(root)
 	return root

@@ -8,6 +8,7 @@ import (
 
 	"github.com/clademl/clade/core/compose"
 	"github.com/clademl/clade/core/config"
+	corefamily "github.com/clademl/clade/core/family"
 	"github.com/clademl/clade/core/loader"
 )
 
@@ -28,10 +29,15 @@ type shown struct {
 	Residence           string          `json:"residence"`
 	ConfigFingerprint   string          `json:"config_fingerprint"`
 	ArtifactFingerprint *string         `json:"artifact_fingerprint"`
+	GraphFingerprint    string          `json:"graph_fingerprint,omitempty"`
+	Implementation      string          `json:"implementation,omitempty"`
+	VisionSidecar       bool            `json:"vision_sidecar,omitempty"`
 	Capabilities        []string        `json:"capabilities"`
 	Plugin              shownPlugin     `json:"plugin"`
 	Composition         []compose.Field `json:"composition"`
 	Plan                *shownPlan      `json:"plan"`
+	Fit                 *compose.Fit    `json:"fit,omitempty"`
+	Programs            []shownProgram  `json:"programs,omitempty"`
 	Why                 []string        `json:"why"`
 }
 
@@ -70,6 +76,12 @@ type shownKernel struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+type shownProgram struct {
+	ID        string `json:"id"`
+	Available bool   `json:"available"`
+	Reason    string `json:"reason,omitempty"`
+}
+
 func (a *app) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show MODEL", Short: "Say what a model is and how it would run", Args: cobra.ExactArgs(1),
@@ -83,7 +95,7 @@ func (a *app) showCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		d, err := h.decide(args[0])
+		d, err := h.decide(cmd.Context(), model, args[0])
 		if err != nil {
 			return err
 		}
@@ -100,14 +112,17 @@ func (a *app) showCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) describeModel(ctx context.Context, h *host, f *modelFlags, d *loader.Decision) (*shown, error) {
+func (a *app) describeModel(ctx context.Context, h *host, f *modelFlags, d *loader.Decision) (out *shown, err error) {
 	p := d.Profile
-	out := &shown{
+	out = &shown{
 		Model: d.Model.ID, Path: d.Artifact.Path, Format: string(d.Artifact.Format), Family: d.Family.Record.Label, Graph: d.Family.Record.Graph,
 		Profile: p.GetId(), Fidelity: p.GetFidelity(), Specialization: p.GetSpecialization(), ExactArtifact: p.GetExactArtifact(),
 		Loader: p.GetLoader(), Loop: p.GetLoop(), Residence: string(d.Cell), ConfigFingerprint: d.ConfigFingerprint,
 		Capabilities: p.GetRequiredCapabilities(), Composition: []compose.Field{}, Plugin: shownPlugin{Name: d.Family.Plugin},
-		Why: []string{fmt.Sprintf("family %s (%s, from plugin %s, %s) is the first whose clauses hold", d.Family.Record.Graph, d.Family.Record.Tier, d.Family.Plugin, d.Family.Source)},
+		GraphFingerprint: d.GraphFingerprint, VisionSidecar: d.Parsed.VisionSidecar, Why: whyDecided(d),
+	}
+	if d.Implementation != nil {
+		out.Implementation = d.Implementation.ID
 	}
 	if d.ArtifactFingerprint != "" {
 		out.ArtifactFingerprint = &d.ArtifactFingerprint
@@ -115,6 +130,9 @@ func (a *app) describeModel(ctx context.Context, h *host, f *modelFlags, d *load
 	if d.PluginErr != nil {
 		out.Plugin.Error = d.PluginErr.Error()
 		out.Why = append(out.Why, "no plan: "+d.PluginErr.Error())
+		if out.Fit, err = d.Estimate(h.config.Model.Context); err != nil {
+			out.Why = append(out.Why, "no estimate: "+err.Error())
+		}
 		return out, nil
 	}
 	planned, err := d.Plan(ctx, f.wishes(h.config))
@@ -129,13 +147,35 @@ func (a *app) describeModel(ctx context.Context, h *host, f *modelFlags, d *load
 	case reason != "":
 		out.Why = append(out.Why, fmt.Sprintf("graph %s was proposed, %s runs: %s", planned.Proposed, out.GraphEntry, reason))
 	default:
-		out.Why = append(out.Why, fmt.Sprintf("graph %s fits the table's key", out.GraphEntry))
+		out.Why = append(out.Why, fmt.Sprintf("graph %s: %s", out.GraphEntry, planned.ProposedWhy))
+	}
+	for _, p := range planned.Programs() {
+		out.Programs = append(out.Programs, shownProgram(p))
 	}
 	out.Why = append(out.Why, planned.Notes...)
 	if planned.Admission != nil {
 		out.Why = append(out.Why, "cannot be opened: "+planned.Admission.Error())
 	}
 	return out, nil
+}
+
+// whyDecided says who takes the model, and who knows its type and does not.
+func whyDecided(d *loader.Decision) []string {
+	r := d.Family.Record
+	why := []string{fmt.Sprintf("family %s (%s, from plugin %s, %s) is the first whose clauses hold", r.Graph, r.Tier, d.Family.Plugin, d.Family.Source)}
+	if d.Family.Source == corefamily.FromCaller {
+		why = []string{fmt.Sprintf("graph %s and plugin %s were named by the caller; no family was asked", r.Graph, d.Family.Plugin)}
+	}
+	for _, passed := range d.Passed {
+		why = append(why, "passed over: "+passed)
+	}
+	if r.Config.Inspect {
+		why = append(why, "the plugin parses this config itself")
+	}
+	if d.Profile.GetFromCaller() && d.Profile.GetId() != "" {
+		why = append(why, "profile "+d.Profile.GetId()+" was given by the caller")
+	}
+	return why
 }
 
 func planOf(p *loader.Planned) *shownPlan {
@@ -176,6 +216,13 @@ func (a *app) printShown(s *shown) error {
 		for _, n := range p.Notes {
 			w.row("note", n)
 		}
+	}
+	if f := s.Fit; f != nil {
+		w.row("estimate", fmt.Sprintf("%s for %d tokens of context, %s usable (the plugin's plan is exact)",
+			config.FormatBytes(uint64(f.TotalBytes)), f.Context, config.FormatBytes(uint64(f.UsableBytes))))
+	}
+	for _, p := range s.Programs {
+		w.row("program "+p.ID, joinOr(nonEmpty(p.Reason), "available"))
 	}
 	for _, why := range s.Why {
 		w.row("why", why)

@@ -19,7 +19,11 @@ func (a *app) withText(arg string, fn func(loader.Text) error) error {
 	if err != nil {
 		return err
 	}
-	d, err := h.decide(arg)
+	m, err := h.store.Resolve(arg)
+	if err != nil {
+		return err
+	}
+	d, err := h.Decide(m)
 	if err != nil {
 		return err
 	}

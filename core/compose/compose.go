@@ -15,8 +15,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/family"
 )
 
 // Source says who decided a field.
@@ -46,6 +48,10 @@ type Wishes struct {
 	Threads       uint32
 	Kernels       string
 	Deterministic string
+	Paging        string
+	Rows          uint32
+	PrefillChunk  uint32
+	MaxGeneration uint32
 }
 
 // Model is what the model's files say.
@@ -56,6 +62,9 @@ type Model struct {
 	FloatDType string
 	// MaxContext is the most positions it was made for; 0: it does not say.
 	MaxContext uint32
+	// KV is its kv_config.json; nil when it has none. Layers is how many layers it has; 0: it does not say.
+	KV     []artifact.KVLayer
+	Layers int64
 }
 
 // Family is the record's composition defaults; zero: none.
@@ -70,6 +79,8 @@ type Family struct {
 type Machine struct {
 	TotalBytes  uint64
 	BudgetBytes uint64
+	// BudgetSet is true when a person set the budget.
+	BudgetSet bool
 }
 
 // Input of a resolution. Declares reports whether the plugin honours a composition path.
@@ -79,11 +90,14 @@ type Input struct {
 	Family   Family
 	Machine  Machine
 	Declares func(path string) bool
+	// Paging says why the model's cache cannot be paged under a scheme; empty when it can. nil: it never can.
+	Paging func(family.KV) (string, error)
 }
 
 // defaults where neither the user, the files nor the family has an opinion.
 const (
-	defaultContext = 4096
+	// DefaultContext is what a model gets that names no context of its own.
+	DefaultContext = 4096
 	defaultRows    = 1
 	// prefillChunk is one KV step of sdk/kv; results do not depend on it.
 	prefillChunk = 256
@@ -96,6 +110,7 @@ type Composition struct {
 	// wanted is the device as asked for; auto until Bind.
 	wanted string
 	in     Input
+	scheme family.KV
 }
 
 // Resolve decides every field. Errors: InvalidArgument for a value no model takes, UnsupportedOption for one that this
@@ -103,7 +118,7 @@ type Composition struct {
 func Resolve(in Input) (*Composition, error) {
 	c := &Composition{Proto: &cladev1.Composition{}, in: in, wanted: in.Wishes.Device}
 	for _, step := range []func() error{
-		c.device, c.dtype, c.kv, c.context, c.kernels, c.deterministic, c.counts,
+		c.device, c.dtype, c.kv, c.paging, c.context, c.kernels, c.deterministic, c.counts, c.auxiliaries,
 	} {
 		if err := step(); err != nil {
 			return nil, err
@@ -190,22 +205,82 @@ func (c *Composition) putDType(value string, source Source) error {
 	return c.put("dtype", "dtype", value, source, func() { c.Proto.Dtype = &value })
 }
 
+// kv is the user's scheme, else the family's, else what the model computes in. config is what kv_config.json says; a model
+// without that file is refused rather than stored unquantized.
 func (c *Composition) kv() error {
-	value, source := "native", FromDefault
+	text, source := family.NativeKV, FromDefault
 	switch {
-	case asked(c.in.Wishes.KV) && c.in.Wishes.KV != "native":
-		value, source = c.in.Wishes.KV, FromUser
+	case asked(c.in.Wishes.KV):
+		text, source = c.in.Wishes.KV, FromUser
 	case c.in.Family.KV != "":
-		value, source = c.in.Family.KV, FromFamily
+		text, source = c.in.Family.KV, FromFamily
 	}
-	switch value {
-	case "native", "f32", "bf16":
-	default:
-		return contract.Errorf(contract.UnsupportedOption, "kv", "%q is not one of native, f32, bf16; quantized caches come with 0.2.0", value)
+	k, err := c.parseKV(text)
+	if err != nil {
+		return err
 	}
-	return c.put("kv", "kv.plain", value, source, func() {
-		c.Proto.Kv = &cladev1.KvScheme{Scheme: &cladev1.KvScheme_Plain{Plain: value}}
-	})
+	for _, l := range k.Layers {
+		if c.in.Model.Layers > 0 && l.Layer >= c.in.Model.Layers {
+			return contract.Errorf(contract.InvalidArgument, "kv", "names layer %d of a model with %d", l.Layer, c.in.Model.Layers)
+		}
+	}
+	if k.Start > 0 && !c.in.Declares("kv.start") {
+		return contract.Errorf(contract.UnsupportedOption, "kv", "the model's plugin does not convert a cache at a later token (@%d)", k.Start)
+	}
+	c.scheme = k
+	return c.put("kv", "kv."+k.Kind(), k.String(), source, func() { c.Proto.Kv = k.Proto() })
+}
+
+func (c *Composition) parseKV(text string) (family.KV, error) {
+	if text != configKV {
+		return family.ParseKV(text)
+	}
+	if len(c.in.Model.KV) == 0 {
+		return family.KV{}, contract.Errorf(contract.InvalidArgument, "kv", "the model has no %s", artifact.KVConfigFile).
+			WithNext("name a scheme, or leave it out")
+	}
+	return family.LayersKV(c.in.Model.KV)
+}
+
+// configKV is the wish for what the model's kv_config.json says.
+const configKV = "config"
+
+// KV is the resolved scheme.
+func (c *Composition) KV() family.KV { return c.scheme }
+
+// paging is off unless the user wants it, and then refused where the cache cannot be paged.
+func (c *Composition) paging() error {
+	on, source := false, FromDefault
+	if w := c.in.Wishes.Paging; asked(w) {
+		var err error
+		if on, err = strconv.ParseBool(w); err != nil {
+			return contract.Errorf(contract.InvalidArgument, "paging", "%q is not one of auto, true, false", w)
+		}
+		source = FromUser
+	}
+	if on {
+		why := "the family does not page its cache"
+		if c.in.Paging != nil {
+			var err error
+			if why, err = c.in.Paging(c.scheme); err != nil {
+				return err
+			}
+		}
+		if why != "" {
+			return contract.Errorf(contract.UnsupportedOption, "paging", "%s", why)
+		}
+	}
+	return c.put("paging", "paging", strconv.FormatBool(on), source, func() { c.Proto.Paging = &on })
+}
+
+// auxiliaries are fields that nobody can set yet: no draft, no program, no adapter.
+func (c *Composition) auxiliaries() error {
+	for _, name := range []string{"draft", "programs", "adapters"} {
+		if err := c.put(name, name, "none", FromDefault, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // context is the user's, else the smaller of the family's and the model's own.
@@ -223,7 +298,7 @@ func (c *Composition) context() error {
 	case most > 0:
 		return c.putContext(most, FromFiles)
 	}
-	return c.putContext(defaultContext, FromDefault)
+	return c.putContext(DefaultContext, FromDefault)
 }
 
 func (c *Composition) putContext(n uint32, source Source) error {
@@ -231,11 +306,17 @@ func (c *Composition) putContext(n uint32, source Source) error {
 	if err != nil {
 		return err
 	}
-	most := n
-	if m := c.in.Family.MaxGeneration; m > 0 {
-		most = min(m, n)
+	most, source := n, FromDefault
+	if m := c.in.Family.MaxGeneration; m > 0 && m < n {
+		most, source = m, FromFamily
 	}
-	return c.put("max_generation", "max_generation", strconv.FormatUint(uint64(most), 10), FromDefault, func() { c.Proto.MaxGeneration = &most })
+	if w := c.in.Wishes.MaxGeneration; w > 0 {
+		if w > n {
+			return contract.Errorf(contract.InvalidArgument, "max_generation", "%d is more than the context of %d", w, n)
+		}
+		most, source = w, FromUser
+	}
+	return c.put("max_generation", "max_generation", strconv.FormatUint(uint64(most), 10), source, func() { c.Proto.MaxGeneration = &most })
 }
 
 // ContextIsOpen reports whether nobody asked for this context, so that the host may take a smaller one that fits.
@@ -278,23 +359,32 @@ func (c *Composition) putDeterministic(on bool, source Source) error {
 	return c.put("deterministic", "deterministic", strconv.FormatBool(on), source, func() { c.Proto.Deterministic = &on })
 }
 
-// counts are the fields a person cannot set here, and threads.
+// counts are maxima and sizes.
 func (c *Composition) counts() error {
 	threads, source := uint32(runtime.GOMAXPROCS(0)), FromDefault
 	if c.in.Wishes.Threads > 0 {
 		threads, source = c.in.Wishes.Threads, FromUser
 	}
 	rows, rowSource := uint32(defaultRows), FromDefault
-	if c.in.Family.Rows > 0 {
+	switch {
+	case c.in.Wishes.Rows > 0:
+		rows, rowSource = c.in.Wishes.Rows, FromUser
+	case c.in.Family.Rows > 0:
 		rows, rowSource = c.in.Family.Rows, FromFamily
 	}
-	m, off, chunk := c.in.Machine, false, uint32(prefillChunk)
+	chunk, chunkSource := uint32(prefillChunk), FromDefault
+	if c.in.Wishes.PrefillChunk > 0 {
+		chunk, chunkSource = c.in.Wishes.PrefillChunk, FromUser
+	}
+	m, budgetSource := c.in.Machine, FromDefault
+	if m.BudgetSet && c.in.Declares("memory_budget_bytes") {
+		budgetSource = FromUser
+	}
 	for _, err := range []error{
 		c.put("threads", "threads", fmt.Sprint(threads), source, func() { c.Proto.Threads = &threads }),
 		c.put("rows", "rows", fmt.Sprint(rows), rowSource, func() { c.Proto.Rows = &rows }),
-		c.put("prefill_chunk", "prefill_chunk", fmt.Sprint(chunk), FromDefault, func() { c.Proto.PrefillChunk = &chunk }),
-		c.put("paging", "paging", "false", FromDefault, func() { c.Proto.Paging = &off }),
-		c.put("memory_budget_bytes", "memory_budget_bytes", fmt.Sprint(m.BudgetBytes), FromDefault, func() { c.Proto.MemoryBudgetBytes = &m.BudgetBytes }),
+		c.put("prefill_chunk", "prefill_chunk", fmt.Sprint(chunk), chunkSource, func() { c.Proto.PrefillChunk = &chunk }),
+		c.put("memory_budget_bytes", "memory_budget_bytes", fmt.Sprint(m.BudgetBytes), budgetSource, func() { c.Proto.MemoryBudgetBytes = &m.BudgetBytes }),
 		c.put("machine_bytes", "machine_bytes", fmt.Sprint(m.TotalBytes), FromDefault, func() { c.Proto.MachineBytes = &m.TotalBytes }),
 	} {
 		if err != nil {

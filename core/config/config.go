@@ -56,6 +56,10 @@ type ModelDefaults struct {
 	Threads       uint32
 	Kernels       string
 	Deterministic string
+	Paging        string
+	Rows          uint32
+	PrefillChunk  uint32
+	MaxGeneration uint32
 }
 
 // Serve is the HTTP server's part.

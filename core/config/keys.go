@@ -56,8 +56,18 @@ var keys = []key{
 		name: "model.dtype", def: "native", doc: "native, float32, bfloat16 or float16",
 		set: oneOf(func(c *Config) *string { return &c.Model.DType }, "native", "float32", "bfloat16", "float16"),
 	},
-	{name: "model.kv", def: "native", doc: "KV cache scheme: native, f32 or bf16", set: text(func(c *Config) *string { return &c.Model.KV })},
+	{name: "model.kv", def: "native", doc: "KV cache scheme: native, f32, bf16, BITS, affine:BITSgGROUP, turbo:kNvM, layers:I-J=BITS, or config", set: text(func(c *Config) *string { return &c.Model.KV })},
 	{name: "model.context", def: "0", doc: "tokens of context; 0: the model's own", set: number32(func(c *Config) *uint32 { return &c.Model.Context })},
+	{name: "model.max_generation", def: "0", doc: "most tokens of one answer; 0: the context", set: number32(func(c *Config) *uint32 { return &c.Model.MaxGeneration })},
+	{name: "model.rows", def: "0", doc: "sequences that generate at once; 0: the family's own", set: number32(func(c *Config) *uint32 { return &c.Model.Rows })},
+	{
+		name: "model.prefill_chunk", def: "0", doc: "most prompt tokens of one evaluation; 0: the default",
+		set: number32(func(c *Config) *uint32 { return &c.Model.PrefillChunk }),
+	},
+	{
+		name: "model.paging", def: "auto", doc: "true, false or auto (off): keep full-attention caches in pages",
+		set: oneOf(func(c *Config) *string { return &c.Model.Paging }, "auto", "true", "false"),
+	},
 	{name: "model.threads", def: "0", doc: "most threads a model computes with; 0: the machine's cores", set: number32(func(c *Config) *uint32 { return &c.Model.Threads })},
 	{
 		name: "model.kernels", def: "auto", doc: "auto, require, off or fast",

@@ -21,6 +21,8 @@ type Wishes struct {
 	// Graph names an entry of the graph table; RequireGraph refuses any other than the proposed one.
 	Graph        string
 	RequireGraph bool
+	// Chosen is what DecideWith was given, as text: two loads that differ in it are not one.
+	Chosen [4]string
 }
 
 // Planned is a decision with a live plugin process and a plan that was not admitted yet. Stop ends the process.
@@ -110,17 +112,23 @@ func (p *Planned) compose() error {
 	total, _ := machine.Memory()
 	p.room = p.host.ledger().room(p.host.Budget, p.Decision)
 	p.Budget = p.room.most()
-	family := p.Family.Record.Composition
+	record := p.Family.Record.Composition
+	layers, _, err := p.Parsed.Int("num_hidden_layers")
+	if err != nil {
+		return err
+	}
 	p.Composition, err = compose.Resolve(compose.Input{
 		Wishes: p.wishes.Wishes,
 		Model: compose.Model{
 			Format: string(p.Artifact.Format), FloatDType: floatDType(p.Artifact), MaxContext: clampUint32(longest),
+			KV: p.Parsed.KV, Layers: layers,
 		},
 		Family: compose.Family{
-			KV: family.KV, Rows: clampUint32(int64(family.Rows)), Context: clampUint32(int64(family.Context)),
-			MaxGeneration: clampUint32(int64(family.MaxGeneration)),
+			KV: record.KV, Rows: clampUint32(int64(record.Rows)), Context: clampUint32(int64(record.Context)),
+			MaxGeneration: clampUint32(int64(record.MaxGeneration)),
 		},
-		Machine:  compose.Machine{TotalBytes: total, BudgetBytes: p.Budget},
+		Machine:  compose.Machine{TotalBytes: total, BudgetBytes: p.Budget, BudgetSet: p.host.Budget > 0},
+		Paging:   p.Parsed.Paging,
 		Declares: func(path string) bool { return declared[path] },
 	})
 	return err
