@@ -16,3 +16,5 @@ func TestPeakMemoryOfSmolLM2IsWhatThePlanSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) { comparePlan(t, smollm2(t), w) })
 	}
 }
+
+func TestARefusalOfSmolLM2IsFastAndReadsHeadersAlone(t *testing.T) { holdRefusal(t, smollm2(t)) }

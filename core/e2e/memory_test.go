@@ -18,6 +18,9 @@ import (
 	"github.com/clademl/clade/core/hub"
 	"github.com/clademl/clade/core/loader"
 	"github.com/clademl/clade/core/plugins"
+	"github.com/clademl/clade/core/supervise"
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
@@ -48,9 +51,13 @@ func loaderHost(t *testing.T) *loader.Host {
 }
 
 // planned plans the model at path with the loader's own process.
-func planned(t *testing.T, path string, w compose.Wishes) *loader.Planned {
+func planned(t *testing.T, path string, w compose.Wishes, edit ...func(*loader.Host)) *loader.Planned {
 	t.Helper()
-	d, err := loaderHost(t).Decide(hub.Model{ID: filepath.Base(path), Path: path})
+	h := loaderHost(t)
+	for _, e := range edit {
+		e(h)
+	}
+	d, err := h.Decide(hub.Model{ID: filepath.Base(path), Path: path})
 	require.NoError(t, err)
 	p, err := d.Plan(t.Context(), loader.Wishes{Wishes: w})
 	if err != nil {
@@ -117,6 +124,88 @@ func comparePlan(t *testing.T, path string, w compose.Wishes) {
 	slack := max(int64(planSlack), plan/20)
 	require.LessOrEqual(t, peak, plan+slack, "the process takes more than the plan")
 	require.GreaterOrEqual(t, peak, plan-slack, "the plan takes more than the process")
+}
+
+// meter notes what each Plan of a process took.
+type meter struct {
+	loader.Process
+	t     *testing.T
+	times *[]time.Duration
+	reads *[]int64
+}
+
+func (m meter) Plan(ctx context.Context, req *cladev1.PlanRequest) (*cladev1.Plan, error) {
+	before, began := readBytes(m.t, m.Pid()), time.Now()
+	p, err := m.Process.Plan(ctx, req)
+	*m.times, *m.reads = append(*m.times, time.Since(began)), append(*m.reads, readBytes(m.t, m.Pid())-before)
+	return p, err
+}
+
+// readBytes is what a process has read so far, cached or not.
+func readBytes(t *testing.T, pid int) int64 {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "io"))
+	require.NoError(t, err)
+	rest, ok := strings.CutPrefix(string(data), "rchar: ")
+	require.True(t, ok, string(data))
+	line, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseInt(line, 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+// headerBytes is the part of the model's files that says what is in them.
+func headerBytes(t *testing.T, path string) int64 {
+	t.Helper()
+	a, err := artifact.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, a.Close()) }()
+	first := map[string]int64{}
+	for _, tensor := range a.Tensors() {
+		if at, seen := first[tensor.File]; !seen || tensor.Offset < at {
+			first[tensor.File] = tensor.Offset
+		}
+	}
+	total := int64(len(a.Config().Name()))
+	for _, at := range first {
+		total += at
+	}
+	return total
+}
+
+// holdRefusal plans the model within a budget that is too small: fast, and from the headers alone.
+func holdRefusal(t *testing.T, path string) {
+	t.Helper()
+	var times []time.Duration
+	var reads []int64
+	p := planned(t, path, compose.Wishes{Context: 512}, func(h *loader.Host) {
+		h.Budget = 8 << 20
+		h.Start = func(ctx context.Context, spec supervise.Spec) (loader.Process, error) {
+			process, err := loader.StartSupervised(ctx, spec)
+			return meter{process, t, &times, &reads}, err
+		}
+	})
+	defer func() { p.Stop(); require.NoError(t, p.Close()) }()
+	require.Equal(t, contract.MemoryAdmission, contract.KindOf(p.Admission))
+	require.GreaterOrEqual(t, len(times), 2, "the first loads the runtime, the second is warm")
+	headers := headerBytes(t, path)
+	t.Logf("plans took %v and read %v bytes; headers have %d", times, reads, headers)
+	require.Less(t, times[len(times)-1], 100*time.Millisecond)
+	require.LessOrEqual(t, reads[len(reads)-1], headers+64<<10)
+
+	began := time.Now()
+	r := clade(t, "generate", path, "--ids", write(t, filepath.Join(t.TempDir(), "ids"), "1 2 3"), "--context", "512", "--memory-budget", "8MiB")
+	took := time.Since(began)
+	t.Logf("the whole refusal took %v: %s", took, r.errors)
+	require.Equal(t, 4, r.code)
+	require.Contains(t, r.errors, "the budget is 8.0 MiB")
+	require.Less(t, took, 500*time.Millisecond)
+}
+
+func TestARefusalForMemoryIsFastAndReadsHeadersAlone(t *testing.T) {
+	for _, name := range []string{"llama-f32", "llama-affine4", "llama-gguf-q4_1.gguf"} {
+		t.Run(name, func(t *testing.T) { holdRefusal(t, checkpoint(t, name)) })
+	}
 }
 
 func TestPeakMemoryIsWhatThePlanSays(t *testing.T) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -202,6 +203,7 @@ func (d *draft) load(ctx context.Context, worker *mlx.Worker, report func(*clade
 		}
 		return nil
 	})
+	debug.FreeOSMemory() // the pieces of the file: the first request needs their place
 	return model, err
 }
 
