@@ -12,9 +12,6 @@ import (
 	"github.com/clademl/clade/sdk/weights/quant"
 )
 
-// pieceBytes bounds what is read from the file at once.
-const pieceBytes = 8 << 20
-
 // Progress says how far a load is; bytes are those of the file.
 type Progress struct {
 	Bytes, BytesTotal     int64
@@ -170,8 +167,9 @@ func (l *loader) packAs(src Source, kernels *mlx.Kernels, how packing) (_ *mlx.P
 		}
 		err := eachRow(p.count, func(r int, scratch *scratch) error {
 			var dst [parts][]byte
+			at := halfSplitRow(p.first+r, rows, src.InterleavedHeads) - p.first
 			for i, n := range sizes {
-				dst[i] = l.staged[i][r*n : (r+1)*n]
+				dst[i] = l.staged[i][at*n : (at+1)*n]
 			}
 			if how.affine != nil {
 				return src.codec.pack(dst, *how.affine, p.row(r))
@@ -184,34 +182,17 @@ func (l *loader) packAs(src Source, kernels *mlx.Kernels, how packing) (_ *mlx.P
 		if err != nil {
 			return err
 		}
-		return set(out, src, rows, p, sizes, l.staged)
-	})
-	return out, err
-}
-
-// set hands staged rows over, one call for all that stay in order.
-func set(out *mlx.Packed, src Source, rows int, p piece, sizes [parts]int, staged [parts][]byte) error {
-	step := p.count
-	if src.InterleavedHeads != 0 {
-		step = 1
-	}
-	for r := 0; r < p.count; r += step {
-		at := halfSplitRow(p.first+r, rows, src.InterleavedHeads)
-		var part [parts][]byte
-		for i, n := range sizes {
-			part[i] = staged[i][r*n : (r+step)*n]
-		}
-		var err error
-		if out.Affine == nil {
-			err = out.SetDense(at, step, part[0])
+		if how.affine == nil {
+			err = out.SetDense(p.first, p.count, l.staged[0])
 		} else {
-			err = out.SetAffine(at, step, part[0], part[1], part[2])
+			err = out.SetAffine(p.first, p.count, l.staged[0], l.staged[1], l.staged[2])
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", src.Name, err)
 		}
-	}
-	return nil
+		return nil
+	})
+	return out, err
 }
 
 // halfSplitRow is where a stored row belongs: row 2i+half of a head goes to half*D/2 + i.

@@ -12,6 +12,18 @@ import (
 	"github.com/clademl/clade/sdk/mlx"
 )
 
+// pieceBytes bounds what is read from the file at once, unless one row or head is larger.
+const pieceBytes = 8 << 20
+
+// pieceRows is how many rows of so many bytes are read at once: whole heads where rows change places within one.
+func (src Source) pieceRows(rows, rowBytes int) int {
+	unit := 1
+	if src.InterleavedHeads != 0 {
+		unit = rows / src.InterleavedHeads
+	}
+	return min(max(pieceBytes/rowBytes/unit, 1)*unit, rows)
+}
+
 // piece is some rows of a source as the file has them.
 type piece struct {
 	first, count int
@@ -35,7 +47,7 @@ func (l *loader) pieces(src Source, rows, width int, use func(piece) error) erro
 	for _, n := range sizes {
 		rowTotal += n
 	}
-	most := max(pieceBytes/rowTotal, 1)
+	most := src.pieceRows(rows, rowTotal)
 	read := func(first, turn int) (piece, error) {
 		p := piece{first: first, count: min(most, rows-first), sizes: sizes}
 		for i, t := range src.reads {

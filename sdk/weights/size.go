@@ -73,7 +73,7 @@ func (s *Set) StagingBytes(target Target) int64 {
 				staged += n
 			}
 		}
-		count := min(max(pieceBytes/row, 1), rows)
+		count := src.pieceRows(rows, row)
 		most = max(most, int64(count)*int64(row+staged)+int64(min(count, rows-count)*row))
 	}
 	return most

@@ -26,22 +26,25 @@ func (a Affine) RowBytes(n int) int { return n * a.Bits / 8 }
 
 // Row decodes one row: dst is a multiple of the group long, scales and biases have one value a group.
 func (a Affine) Row(dst []float32, packed []byte, scales, biases []float32) {
-	mask := uint64(1)<<a.Bits - 1
-	var word uint64
-	have, next := 0, 0
+	bits, mask := a.Bits, uint64(1)<<a.Bits-1
 	for g := range scales {
 		scale, bias := scales[g], biases[g]
 		out := dst[g*a.Group : (g+1)*a.Group]
-		for i := range out {
-			if have < a.Bits {
-				word |= uint64(binary.LittleEndian.Uint32(packed[next:])) << have
-				have += 32
-				next += 4
+		// Eight codes fill as many bytes as one has bits.
+		for ; len(out) >= 8; out, packed = out[8:], packed[bits:] {
+			var word uint64
+			if len(packed) >= 8 {
+				word = binary.LittleEndian.Uint64(packed)
+			} else {
+				for i, b := range packed {
+					word |= uint64(b) << (8 * i)
+				}
 			}
-			// The product is rounded before the sum: no fused multiply-add, so every platform has these bits.
-			out[i] = float32(scale*float32(word&mask)) + bias
-			word >>= a.Bits
-			have -= a.Bits
+			for i := range 8 {
+				// The product is rounded before the sum: no fused multiply-add, so every platform has these bits.
+				out[i] = float32(scale*float32(uint32(word&mask))) + bias
+				word >>= bits
+			}
 		}
 	}
 }

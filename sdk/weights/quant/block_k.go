@@ -9,19 +9,28 @@ import "encoding/binary"
 func twoBits(codes, src []byte) {
 	for c := range 2 {
 		qs, out := src[32*c:32*c+32], codes[128*c:128*c+128]
-		for l, q := range qs {
-			out[l], out[l+32], out[l+64], out[l+96] = q&3, q>>2&3, q>>4&3, q>>6
+		for l := 0; l < 32; l += 8 {
+			eight := binary.LittleEndian.Uint64(qs[l:])
+			for j := range 4 {
+				binary.LittleEndian.PutUint64(out[32*j+l:], eight>>(2*j)&(3*each))
+			}
 		}
 	}
 }
 
 // oneBit adds bit i of byte l, shifted, to code 32*i+l.
 func oneBit(codes, src []byte, shift int) {
-	for l, h := range src[:32] {
+	for l := 0; l < 32; l += 8 {
+		eight := binary.LittleEndian.Uint64(src[l:])
 		for i := range 8 {
-			codes[32*i+l] |= h >> i & 1 << shift
+			join(codes[32*i+l:], eight>>i&each<<shift)
 		}
 	}
+}
+
+// join adds bits to eight codes.
+func join(codes []byte, bits uint64) {
+	binary.LittleEndian.PutUint64(codes, binary.LittleEndian.Uint64(codes)|bits)
 }
 
 // Q2_K: 16 bytes of scale (low nibble) and minimum (high), 64 bytes of codes, halves d and dmin.
@@ -83,11 +92,11 @@ func unpackQ6K(codes []byte, scales, _ []float32, src []byte) {
 	for c := range 2 {
 		out, low, high := codes[128*c:128*c+128], src[64*c:64*c+64], src[128+32*c:160+32*c]
 		nibbles(out, low)
-		for l, h := range high {
-			out[l] |= h & 3 << 4
-			out[l+32] |= h >> 2 & 3 << 4
-			out[l+64] |= h >> 4 & 3 << 4
-			out[l+96] |= h >> 6 << 4
+		for l := 0; l < 32; l += 8 {
+			eight := binary.LittleEndian.Uint64(high[l:])
+			for j := range 4 {
+				join(out[32*j+l:], eight>>(2*j)&(3*each)<<4)
+			}
 		}
 	}
 }
