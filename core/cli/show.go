@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -10,6 +11,8 @@ import (
 	"github.com/clademl/clade/core/config"
 	corefamily "github.com/clademl/clade/core/family"
 	"github.com/clademl/clade/core/loader"
+	"github.com/clademl/clade/core/machine"
+	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
 // shown is the JSON of `show`.
@@ -37,6 +40,7 @@ type shown struct {
 	Composition         []compose.Field `json:"composition"`
 	Plan                *shownPlan      `json:"plan"`
 	Fit                 *compose.Fit    `json:"fit,omitempty"`
+	Speed               *shownSpeed     `json:"speed,omitempty"`
 	Programs            []shownProgram  `json:"programs,omitempty"`
 	Why                 []string        `json:"why"`
 }
@@ -70,6 +74,14 @@ type shownLine struct {
 	Detail string `json:"detail,omitempty"`
 }
 
+// shownSpeed is what decoding would reach if nothing but memory held it up.
+type shownSpeed struct {
+	Estimate       bool    `json:"estimate"` // always: nothing was run
+	TokensPerSec   float64 `json:"tokens_per_second"`
+	BytesPerSecond float64 `json:"read_bytes_per_second"`
+	Threads        int     `json:"threads"`
+}
+
 type shownKernel struct {
 	Name   string `json:"name"`
 	Native bool   `json:"native"`
@@ -89,6 +101,7 @@ func (a *app) showCommand() *cobra.Command {
 			"plan's memory and kernels. Nothing is loaded. Without the plugin, all but the plan is said.",
 	}
 	model := a.addModelFlags(cmd)
+	speed := cmd.Flags().Bool("speed", false, "measure the memory's read bandwidth and estimate the decoding speed from it")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		h, err := a.host()
@@ -103,6 +116,11 @@ func (a *app) showCommand() *cobra.Command {
 		out, err := a.describeModel(cmd.Context(), h, model, d)
 		if err != nil {
 			return err
+		}
+		if *speed {
+			if out.Speed, err = speedOf(d, out, int(h.config.Model.Threads)); err != nil {
+				return err
+			}
 		}
 		if *asJSON {
 			return a.printJSON(out)
@@ -157,6 +175,23 @@ func (a *app) describeModel(ctx context.Context, h *host, f *modelFlags, d *load
 		out.Why = append(out.Why, "cannot be opened: "+planned.Admission.Error())
 	}
 	return out, nil
+}
+
+// speedOf measures the memory and divides by what a token reads.
+func speedOf(d *loader.Decision, s *shown, threads int) (*shownSpeed, error) {
+	if threads == 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	var plan *cladev1.Plan
+	if s.Plan != nil {
+		plan = &cladev1.Plan{}
+		for _, l := range s.Plan.Lines {
+			plan.Lines = append(plan.Lines, &cladev1.MemoryLine{Name: l.Name, Bytes: l.Bytes})
+		}
+	}
+	bandwidth := machine.ReadBandwidth(threads)
+	rate, err := d.Speed(plan, s.Fit, bandwidth)
+	return &shownSpeed{true, rate, bandwidth, threads}, err
 }
 
 // whyDecided says who takes the model, and who knows its type and does not.
@@ -220,6 +255,10 @@ func (a *app) printShown(s *shown) error {
 	if f := s.Fit; f != nil {
 		w.row("estimate", fmt.Sprintf("%s for %d tokens of context, %s usable (the plugin's plan is exact)",
 			config.FormatBytes(uint64(f.TotalBytes)), f.Context, config.FormatBytes(uint64(f.UsableBytes))))
+	}
+	if v := s.Speed; v != nil {
+		w.row("speed", fmt.Sprintf("about %.0f tok/s with a full context: an estimate from %.1f GB/s read by %d threads, nothing was run",
+			v.TokensPerSec, v.BytesPerSecond/1e9, v.Threads))
 	}
 	for _, p := range s.Programs {
 		w.row("program "+p.ID, joinOr(nonEmpty(p.Reason), "available"))
