@@ -55,7 +55,8 @@ func newModel(p *Planned, facts *cladev1.ModelFacts, t *text) (*Model, error) {
 	return m, nil
 }
 
-// stopIDs are the tokens that end a turn by the tokenizer's files, generation_config.json and the config.
+// stopIDs are the tokens that end a turn: the tokenizer's, and what the family's dialect makes of the files; a family without
+// a rule has those of generation_config.json and the config.
 func stopIDs(d *Decision, t *tokenizer.Tokenizer) ([]int32, error) {
 	seen := map[int32]bool{}
 	var out []int32
@@ -69,6 +70,16 @@ func stopIDs(d *Decision, t *tokenizer.Tokenizer) ([]int32, error) {
 		for _, id := range t.EOS() {
 			add(int64(id))
 		}
+	}
+	ids, ruled, err := d.Parsed.Ints("eos_token_ids")
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		add(id)
+	}
+	if ruled {
+		return out, nil
 	}
 	for _, source := range []interface {
 		Ints(path string) ([]int64, bool, error)
