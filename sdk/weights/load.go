@@ -160,32 +160,18 @@ func (l *loader) packAs(src Source, kernels *mlx.Kernels, how packing) (_ *mlx.P
 			out.Close()
 		}
 	}()
-	sizes := how.rowBytes(width)
 	err = l.pieces(src, rows, width, func(p piece) error {
-		for i, n := range sizes {
-			l.staged[i] = grown(l.staged[i], p.count*n)
-		}
-		err := eachRow(p.count, func(r int, scratch *scratch) error {
-			var dst [parts][]byte
-			at := halfSplitRow(p.first+r, rows, src.InterleavedHeads) - p.first
-			for i, n := range sizes {
-				dst[i] = l.staged[i][at*n : (at+1)*n]
+		staged := p.bytes
+		if !src.verbatim(how) {
+			var err error
+			if staged, err = l.stage(src, how, p); err != nil {
+				return err
 			}
-			if how.affine != nil {
-				return src.codec.pack(dst, *how.affine, p.row(r))
-			}
-			if exact := scratch.dense(src.codec, how.dtype, width, dst[0], p.row(r)); !exact && src.codec.quantized() {
-				return quant.ErrNotHeld
-			}
-			return nil
-		})
-		if err != nil {
-			return err
 		}
 		if how.affine == nil {
-			err = out.SetDense(p.first, p.count, l.staged[0])
+			err = out.SetDense(p.first, p.count, staged[0])
 		} else {
-			err = out.SetAffine(p.first, p.count, l.staged[0], l.staged[1], l.staged[2])
+			err = out.SetAffine(p.first, p.count, staged[0], staged[1], staged[2])
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", src.Name, err)
@@ -193,6 +179,41 @@ func (l *loader) packAs(src Source, kernels *mlx.Kernels, how packing) (_ *mlx.P
 		return nil
 	})
 	return out, err
+}
+
+// verbatim reports whether the kernels take the rows as the file has them.
+func (src Source) verbatim(how packing) bool {
+	switch c := src.codec.(type) {
+	case affineCodec:
+		return src.InterleavedHeads == 0
+	case floatCodec:
+		return src.InterleavedHeads == 0 && c.dtype() == how.dtype
+	}
+	return false
+}
+
+// stage makes a piece what the kernels take, its rows in the graph's order.
+func (l *loader) stage(src Source, how packing, p piece) ([parts][]byte, error) {
+	rows, width := src.Shape[0], src.Shape[1]
+	sizes := how.rowBytes(width)
+	for i, n := range sizes {
+		l.staged[i] = grown(l.staged[i], p.count*n)
+	}
+	err := eachRow(p.count, func(r int, scratch *scratch) error {
+		var dst [parts][]byte
+		at := halfSplitRow(p.first+r, rows, src.InterleavedHeads) - p.first
+		for i, n := range sizes {
+			dst[i] = l.staged[i][at*n : (at+1)*n]
+		}
+		if how.affine != nil {
+			return src.codec.pack(dst, *how.affine, p.row(r))
+		}
+		if exact := scratch.dense(src.codec, how.dtype, width, dst[0], p.row(r)); !exact && src.codec.quantized() {
+			return quant.ErrNotHeld
+		}
+		return nil
+	})
+	return l.staged, err
 }
 
 // halfSplitRow is where a stored row belongs: row 2i+half of a head goes to half*D/2 + i.

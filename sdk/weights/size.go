@@ -68,8 +68,8 @@ func (s *Set) StagingBytes(target Target) int64 {
 		for _, n := range src.codec.rowBytes(width) {
 			row += n
 		}
-		if target.packs(src) {
-			for _, n := range src.codec.packings(target.DType)[0].rowBytes(width) {
+		if how := src.codec.packings(target.DType)[0]; target.packs(src) && !src.verbatim(how) {
+			for _, n := range how.rowBytes(width) {
 				staged += n
 			}
 		}

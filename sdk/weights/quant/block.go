@@ -65,14 +65,19 @@ func (b Block) Row(dst []float32, src []byte) {
 	group := b.Codes.Group
 	for ; len(dst) > 0; dst, src = dst[b.Values:], src[b.Bytes:] {
 		b.unpack(codes[:b.Values], scales[:], biases[:], src[:b.Bytes])
-		for i := range dst[:b.Values] {
-			g := i / group
+		for g := range b.Values / group {
+			out, scale, bias := dst[g*group:(g+1)*group], scales[g], biases[g]
+			q := codes[g*group:][:len(out)]
 			if b.Offset > 0 {
-				dst[i] = scales[g] * float32(int(codes[i])-b.Offset)
+				for i := range out {
+					out[i] = scale * float32(int32(q[i])-int32(b.Offset))
+				}
 				continue
 			}
-			// The product is rounded before the sum: no fused multiply-add, so every platform has these bits.
-			dst[i] = float32(scales[g]*float32(codes[i])) + biases[g]
+			for i := range out {
+				// The product is rounded before the sum: no fused multiply-add, so every platform has these bits.
+				out[i] = float32(scale*float32(int32(q[i]))) + bias
+			}
 		}
 	}
 }
