@@ -47,7 +47,7 @@ func (r Residence) ForText(profile string) error {
 func (r Residence) ForSpeech(profile string) error {
 	if r != Speech {
 		return contract.Errorf(contract.UnsupportedModelLoad, profile, "a text model does not transcribe").
-			WithNext("chat with it: clade run MODEL; a speech model such as Whisper transcribes")
+			WithNext("chat with it: clade run MODEL")
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ func TestAChatModelAndASpeechModelPointAtEachOther(t *testing.T) {
 	require.EqualError(t, Speech.ForText("whisper-dedicated"),
 		"whisper-dedicated: a speech model does not generate text; transcribe audio with it: clade transcribe MODEL AUDIO")
 	require.EqualError(t, Resident.ForSpeech("qwen3-dedicated"),
-		"qwen3-dedicated: a text model does not transcribe; chat with it: clade run MODEL; a speech model such as Whisper transcribes")
+		"qwen3-dedicated: a text model does not transcribe; chat with it: clade run MODEL")
 }
 
 func TestKVConfigAndSidecarComeWithTheParsedConfig(t *testing.T) {

@@ -137,7 +137,7 @@ var echoModel = sync.OnceValue(func() string {
 		err = os.WriteFile(filepath.Join(dir, "config.json"), []byte(echoConfig), 0o600)
 	}
 	if err == nil {
-		err = artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), nil, nil)
+		err = artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), []artifact.NewTensor{{Name: "x", DType: artifact.F32, Shape: []int64{1}, Data: make([]byte, 4)}}, nil)
 	}
 	if err != nil {
 		panic(err)
