@@ -46,6 +46,7 @@ type fakePlugin struct {
 
 	options     []string
 	table       *cladev1.GraphTable
+	kernels     []*cladev1.Kernel
 	inspect     func(*cladev1.InspectRequest) (*cladev1.InspectResponse, error)
 	plan        func(*cladev1.PlanRequest) (*cladev1.Plan, error)
 	startErr    error
@@ -88,7 +89,7 @@ func (p *fakeProcess) die(cause error) {
 }
 
 func (p *fakeProcess) Describe(context.Context) (*cladev1.DescribeResponse, error) {
-	d := &cladev1.DescribeResponse{Name: "universal", Version: "0.1.0", GraphTables: []*cladev1.GraphTable{p.plugin.table}}
+	d := &cladev1.DescribeResponse{Name: "universal", Version: "0.1.0", GraphTables: []*cladev1.GraphTable{p.plugin.table}, Kernels: p.plugin.kernels}
 	for _, o := range p.plugin.options {
 		d.Options = append(d.Options, &cladev1.Option{Path: o})
 	}

@@ -138,6 +138,22 @@ func (p *Planned) Programs() []Program {
 	return out
 }
 
+// checkSelfTests refuses a plan that would run a kernel which failed its own comparison with its fallback, or is not there.
+func checkSelfTests(desc *cladev1.DescribeResponse, plan *cladev1.Plan) error {
+	results := map[string]*cladev1.Kernel{}
+	for _, k := range desc.GetKernels() {
+		results[k.GetName()] = k
+	}
+	for _, c := range plan.GetKernels() {
+		k := results[c.GetName()]
+		broken := k.GetSelfTest() == cladev1.SelfTest_SELF_TEST_FAILED || k.GetSelfTest() == cladev1.SelfTest_SELF_TEST_MISSING
+		if c.GetNative() && broken {
+			return contract.Errorf(contract.PluginMismatch, desc.GetName(), "would run kernel %s, which cannot: %s", c.GetName(), k.GetReason())
+		}
+	}
+	return nil
+}
+
 // checkDisposition holds the plan to what a person required.
 func checkDisposition(plan *cladev1.Plan, proposed string, graphRequired bool, kernels string) error {
 	if graphRequired && plan.GetGraphEntry() != proposed {

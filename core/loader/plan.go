@@ -90,7 +90,14 @@ func (d *Decision) Plan(ctx context.Context, w Wishes) (_ *Planned, err error) {
 	if err := p.compose(); err != nil {
 		return nil, err
 	}
-	return p, p.settle(ctx)
+	if err := p.settle(ctx); err != nil {
+		return p, err
+	}
+	// Self-tests run when the runtime is loaded, which the first plan did.
+	if p.Describe, err = process.Describe(ctx); err != nil {
+		return p, err
+	}
+	return p, checkSelfTests(p.Describe, p.Plan)
 }
 
 // Stop ends the process of a plan that nobody opens.

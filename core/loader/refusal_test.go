@@ -218,6 +218,19 @@ func TestRefusalsOfTheGraphTable(t *testing.T) {
 	require.Equal(t, starts, stops, "what is refused leaves no process")
 }
 
+func TestAKernelThatFailedItsSelfTestNeverRuns(t *testing.T) {
+	f := newFake()
+	f.plan = func(*cladev1.PlanRequest) (*cladev1.Plan, error) {
+		return &cladev1.Plan{GraphEntry: "llama", Device: "cpu-test", Kernels: []*cladev1.KernelChoice{{Name: "matmul", Native: true}, {Name: "rope", Reason: "missing"}}}, nil
+	}
+	f.kernels = []*cladev1.Kernel{{Name: "matmul", SelfTest: cladev1.SelfTest_SELF_TEST_PASSED}, {Name: "rope", SelfTest: cladev1.SelfTest_SELF_TEST_MISSING}}
+	_, err := planWith(t, f, Choices{}, Wishes{})
+	require.NoError(t, err, "a fallback is no failure")
+	f.kernels[0].SelfTest, f.kernels[0].Reason = cladev1.SelfTest_SELF_TEST_FAILED, "off by 2"
+	_, err = planWith(t, f, Choices{}, Wishes{})
+	refused(t, err, contract.PluginMismatch, 1, "universal: would run kernel matmul, which cannot: off by 2")
+}
+
 // Propose and dispose with reasons; auxiliary programs are listed and never an error.
 func TestTheProposalSaysWhyAndProgramsAreListed(t *testing.T) {
 	f := newFake()
