@@ -253,8 +253,12 @@ func (a *app) printShown(s *shown) error {
 		}
 	}
 	if f := s.Fit; f != nil {
-		w.row("estimate", fmt.Sprintf("%s for %d tokens of context, %s usable (the plugin's plan is exact)",
-			config.FormatBytes(uint64(f.TotalBytes)), f.Context, config.FormatBytes(uint64(f.UsableBytes))))
+		what := "for the weights"
+		if f.Context > 0 {
+			what = fmt.Sprintf("for %d tokens of context", f.Context)
+		}
+		w.row("estimate", fmt.Sprintf("%s %s, %s usable (the plugin's plan is exact)", config.FormatBytes(uint64(f.TotalBytes)), what,
+			config.FormatBytes(uint64(f.UsableBytes))))
 	}
 	if v := s.Speed; v != nil {
 		w.row("speed", fmt.Sprintf("about %.0f tok/s with a full context: an estimate from %.1f GB/s read by %d threads, nothing was run",

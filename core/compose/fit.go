@@ -29,7 +29,8 @@ type FitInput struct {
 	KV          family.KV
 	// ElementBytes is the size of the compute dtype.
 	ElementBytes int64
-	Context      int64
+	// Context in tokens; 0 for a model where nothing grows with it.
+	Context int64
 	// MaxContext is the most positions the model was made for; 0: it does not say.
 	MaxContext int64
 	// MachineBytes is all memory, BudgetBytes what was set; the latter wins when it is not 0.
@@ -60,6 +61,9 @@ func Estimate(in FitInput) Fit {
 	f.TotalBytes = in.WeightBytes + f.KVBytes + f.TransientBytes + f.ScoreBytes
 	f.Fits = f.TotalBytes <= f.UsableBytes
 	most := in.MaxContext
+	if in.Context == 0 {
+		return f // nothing grows with a context
+	}
 	if most == 0 {
 		most = max(in.Context, DefaultContext)
 	}

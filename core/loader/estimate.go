@@ -48,6 +48,9 @@ func (d *Decision) Estimate(context uint32) (*compose.Fit, error) {
 	for _, t := range d.Artifact.Tensors() {
 		in.WeightBytes += t.Bytes
 	}
+	if record.Cache == family.NoCache {
+		in.Context, in.MaxContext = 0, 0 // nothing grows: the weights are all
+	}
 	fit := compose.Estimate(in)
 	return &fit, nil
 }

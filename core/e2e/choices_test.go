@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/clademl/clade/sdk/artifact"
+)
+
+// outsider builds the third-party plugin of core/loader's tests into a folder of its own, sealed like an installed one.
+func outsider(t *testing.T) (plugins, exe string) {
+	t.Helper()
+	plugins = t.TempDir()
+	folder := filepath.Join(plugins, "abacus")
+	exe = filepath.Join(folder, "clade-abacus")
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	source := filepath.Join(repository(), "core", "loader", "testdata", "thirdparty")
+	build := exec.Command("go", "build", "-o", exe, ".")
+	build.Dir, build.Env = source, append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	manifest, err := os.ReadFile(filepath.Join(source, "plugin.yaml"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "plugin.yaml"), manifest, 0o600))
+	ok(t, "plugin", "seal", folder)
+	return plugins, exe
+}
+
+// unknown is a model whose type no family knows.
+func unknown(t *testing.T, config string) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600))
+	require.NoError(t, artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), nil, nil))
+	return dir
+}
+
+// note is a file of its own with a text.
+func note(t *testing.T, text string) string {
+	t.Helper()
+	return write(t, filepath.Join(t.TempDir(), "note.yaml"), text)
+}
+
+type generated struct {
+	TokenIDs []int32 `json:"token_ids"`
+}
+
+func TestAnUnknownTypeRunsWithTheCallersOwnPluginAndGraph(t *testing.T) {
+	_, exe := outsider(t)
+	model := unknown(t, `{"model_type":"nobody-knows-this","rods":1,"width":8,"beads":5}`)
+	require.Equal(t, 3, clade(t, "show", model).code)
+	for _, path := range []string{exe, filepath.Dir(exe)} {
+		var got generated
+		jsonOf(t, &got, "generate", model, "--plugin", path, "--graph", "plain", "--ids", note(t, "[41]"), "--json")
+		require.Equal(t, []int32{42, 43, 44}, got.TokenIDs)
+	}
+	r := clade(t, "generate", model, "--plugin", exe, "--graph", "warp", "--ids", note(t, "[41]"))
+	require.Equal(t, 2, r.code)
+	require.Contains(t, r.errors, `graph: "warp" is not in the tables of plugin abacus: fast, plain`)
+	r = clade(t, "generate", model, "--plugin", exe, "--graph", "plain", "--implementation", "abacus-dense", "--ids", note(t, "[41]"))
+	require.Equal(t, 2, r.code)
+	require.Contains(t, r.errors, "takes no implementation")
+}
+
+func TestAnInstalledThirdPartyIsUsedLikeTheHousesOwn(t *testing.T) {
+	plugins, _ := outsider(t)
+	model := unknown(t, `{"model_type":"abacus","frame":{"rods":3,"width":64,"beads":10}}`)
+	var got generated
+	jsonOf(t, &got, "generate", model, "--ids", note(t, "[41]"), "--json", "--config", note(t, "plugins: {dirs: ["+plugins+"]}"))
+	require.Equal(t, []int32{42, 43, 44}, got.TokenIDs)
+
+	var s struct {
+		Profile, Implementation string
+		Why                     []string
+		Programs                []struct {
+			ID        string
+			Available bool
+			Reason    string
+		}
+	}
+	settings := note(t, "plugins: {dirs: ["+plugins+"]}")
+	jsonOf(t, &s, "show", checkpoint(t, "llama-f32"), "--implementation", "abacus-dense", "--json", "--config", settings)
+	require.Equal(t, "universal-dense", s.Profile)
+	require.Equal(t, "abacus-dense", s.Implementation)
+	jsonOf(t, &s, "show", model, "--kv", "f32", "--json", "--config", settings)
+	require.Equal(t, "abacus-dedicated", s.Profile)
+	require.Len(t, s.Programs, 1)
+	require.False(t, s.Programs[0].Available, "listed, and no error")
+
+	profile := note(t, "{id: mine, graph: example.org/abacus, loader: safetensors, loop: autoregressive, fidelity: l3-measured, specialization: dedicated}")
+	jsonOf(t, &s, "show", model, "--profile", profile, "--json", "--config", settings)
+	require.Equal(t, "mine", s.Profile)
+	require.Contains(t, s.Why, "profile mine was given by the caller")
+	r := clade(t, "generate", checkpoint(t, "llama-f32"), "--implementation", "abacus-dense", "--graph", "llama", "--ids", note(t, "[41]"), "--config", settings)
+	require.Equal(t, 2, r.code, r.errors)
+	require.Contains(t, r.errors, "graph: cannot be named together with implementation abacus-dense")
+}
