@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,24 +19,25 @@ var requestOptions = []string{
 	"stop_token_ids",
 }
 
-// startOf opens the tiny model as wished, sends one request and gives what reached the plugin.
-func startOf(t *testing.T, c Choices, w Wishes, request generate.Settings, manifests ...string) *cladev1.GenerateStart {
+// opener opens the tiny model as wished and gives what reaches the plugin of a request.
+func opener(t *testing.T, c Choices, w Wishes) (send func(generate.Settings) *cladev1.GenerateStart, end func()) {
 	t.Helper()
 	f := newFake()
 	f.options = append(f.options, append([]string{"kernels", "prefill_chunk", "max_generation", "kv.affine"}, requestOptions...)...)
 	f.table.Entries = []*cladev1.GraphEntry{{Id: "special", Serves: &cladev1.GraphKey{Device: new("cuda-sm90")}}, {Id: "llama"}}
-	d, err := hostWith(t, f, manifests...).DecideWith(tinyModel(t), c)
+	d, err := hostWith(t, f, denseImplementation).DecideWith(tinyModel(t), c)
 	require.NoError(t, err)
 	p, err := d.Plan(t.Context(), w)
 	require.NoError(t, err)
 	m, err := p.Open(t.Context(), nil)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, m.Close(t.Context())) }()
-	_, err = m.Generate(t.Context(), ids("hello"), request, drop)
-	require.NoError(t, err)
-	start := proto.Clone(f.lastStart).(*cladev1.GenerateStart)
-	start.RequestId = ""
-	return start
+	return func(request generate.Settings) *cladev1.GenerateStart {
+		_, err := m.Generate(t.Context(), ids("hello"), request, drop)
+		require.NoError(t, err)
+		start := proto.Clone(f.lastStart).(*cladev1.GenerateStart)
+		start.RequestId = ""
+		return start
+	}, func() { require.NoError(t, m.Close(context.Background())) }
 }
 
 func drawRequest(rt *rapid.T) generate.Settings {
@@ -56,9 +58,9 @@ func TestLoadingChangesNoRequestSetting(t *testing.T) {
 		ID: "mine", Graph: "universal-dense", Loader: "safetensors", Loop: family.Autoregressive, Fidelity: family.L3Measured, Specialization: family.GenericUse,
 	}
 	none := ""
+	plain, end := opener(t, Choices{}, Wishes{})
+	defer end()
 	rapid.Check(t, func(rt *rapid.T) {
-		request := drawRequest(rt)
-		want := startOf(t, Choices{}, Wishes{}, request)
 		var w Wishes
 		w.KV = rapid.SampledFrom([]string{"", "f32", "4"}).Draw(rt, "kv")
 		w.Rows = uint32(rapid.IntRange(0, 4).Draw(rt, "rows"))
@@ -78,7 +80,12 @@ func TestLoadingChangesNoRequestSetting(t *testing.T) {
 		case 3:
 			c.ArtifactFingerprint = &none
 		}
-		got := startOf(t, c, w, request, denseImplementation)
-		require.True(rt, proto.Equal(want, got), "%v\n%v", want, got)
+		send, end := opener(t, c, w)
+		defer end()
+		for range 5 {
+			request := drawRequest(rt)
+			want, got := plain(request), send(request)
+			require.True(rt, proto.Equal(want, got), "%v\n%v", want, got)
+		}
 	})
 }
