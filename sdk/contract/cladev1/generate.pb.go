@@ -265,8 +265,10 @@ type GenerateStart struct {
 	Sampling     *Sampling              `protobuf:"bytes,2,opt,name=sampling,proto3,oneof" json:"sampling,omitempty"`
 	MaxTokens    *uint32                `protobuf:"varint,3,opt,name=max_tokens,json=maxTokens,proto3,oneof" json:"max_tokens,omitempty"`
 	StopTokenIds []int32                `protobuf:"varint,4,rep,packed,name=stop_token_ids,json=stopTokenIds,proto3" json:"stop_token_ids,omitempty"`
-	// Positions in the ids at which generated text begins, for a request that is resumed after a restart: ids from here on
-	// were generated, not prompt. Absent: nothing was.
+	// Position in the ids at which generated text begins, for a request that is resumed after a restart: ids from here on
+	// were generated, not prompt. Absent: nothing was. All else is as in the request's first start: max_tokens, min_tokens,
+	// stop_at, penalty windows, noise positions and usage count from there, and a constraint is driven through the ids behind it.
+	// Only new tokens are sent.
 	GeneratedPrefix *uint32 `protobuf:"varint,5,opt,name=generated_prefix,json=generatedPrefix,proto3,oneof" json:"generated_prefix,omitempty"`
 	// Offset at which the KV cache converted in the run that is resumed.
 	KvConversionOffset *uint32     `protobuf:"varint,6,opt,name=kv_conversion_offset,json=kvConversionOffset,proto3,oneof" json:"kv_conversion_offset,omitempty"`
