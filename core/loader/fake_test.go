@@ -44,16 +44,18 @@ type fakePlugin struct {
 	stops     int
 	processes []*fakeProcess
 
-	options     []string
-	table       *cladev1.GraphTable
-	kernels     []*cladev1.Kernel
-	inspect     func(*cladev1.InspectRequest) (*cladev1.InspectResponse, error)
-	plan        func(*cladev1.PlanRequest) (*cladev1.Plan, error)
-	startErr    error
-	openErr     error
-	facts       func(*cladev1.ModelFacts)
-	tokens      []int32 // what a generation emits
-	crashAfter  int     // emitted tokens after which the process dies; 0: never
+	options    []string
+	table      *cladev1.GraphTable
+	kernels    []*cladev1.Kernel
+	inspect    func(*cladev1.InspectRequest) (*cladev1.InspectResponse, error)
+	plan       func(*cladev1.PlanRequest) (*cladev1.Plan, error)
+	startErr   error
+	openErr    error
+	facts      func(*cladev1.ModelFacts)
+	tokens     []int32 // what a generation emits
+	crashAfter int     // emitted tokens after which the process dies; 0: never
+	// crash is asked before each event of a stream: an error is how its process dies.
+	crash       func(prompt []int32, sent int) error
 	hold        chan struct{}
 	lastStart   *cladev1.GenerateStart
 	lastControl *cladev1.Control
@@ -116,11 +118,20 @@ func (p *fakeProcess) Open(_ context.Context, req *cladev1.OpenRequest, on func(
 	return facts, nil
 }
 
-func (p *fakeProcess) Generate(ctx context.Context, start *cladev1.GenerateStart, _ []int32) (Stream, error) {
+func (p *fakeProcess) Generate(ctx context.Context, start *cladev1.GenerateStart, ids []int32) (Stream, error) {
 	p.plugin.mu.Lock()
 	p.plugin.lastStart = start
 	p.plugin.mu.Unlock()
-	return &fakeStream{p: p, ctx: ctx}, nil
+	s := &fakeStream{p: p, ctx: ctx, prompt: ids}
+	if start.GeneratedPrefix != nil {
+		s.prompt = ids[:start.GetGeneratedPrefix()]
+		s.sent = len(ids) - len(s.prompt)
+		if !slices.Equal(ids[len(s.prompt):], p.plugin.tokens[:s.sent]) {
+			return nil, contract.Errorf(contract.Internal, "fake", "resumed behind %v", ids)
+		}
+	}
+	s.first = s.sent
+	return s, nil
 }
 
 func (p *fakeProcess) Score(context.Context, *cladev1.ScoreStart, []int32, func(*cladev1.ScoreFrame) error) (*cladev1.Usage, error) {
@@ -152,6 +163,8 @@ func (p *fakeProcess) Stop(context.Context) error {
 type fakeStream struct {
 	p        *fakeProcess
 	ctx      context.Context
+	prompt   []int32
+	first    int // tokens that an earlier process had sent
 	sent     int
 	finished bool
 	stopAt   *uint32
@@ -161,12 +174,19 @@ var errCrash = contract.Errorf(contract.PluginCrashed, "universal", "killed by s
 
 func (s *fakeStream) Recv() (*cladev1.GenerateResponse, error) {
 	f := s.p.plugin
+	if f.crash != nil {
+		if err := f.crash(s.prompt, s.sent); err != nil {
+			s.p.die(err)
+		}
+	}
 	switch {
 	case s.ctx.Err() != nil:
 		return nil, contract.Errorf(contract.Cancelled, "universal", "%w", context.Cause(s.ctx))
 	case s.finished:
 		return nil, io.EOF
-	case f.crashAfter > 0 && s.sent == f.crashAfter:
+	case s.p.State() == supervise.Dead:
+		return nil, s.p.cause
+	case f.crashAfter > 0 && s.sent-s.first == f.crashAfter:
 		s.p.die(errCrash)
 		return nil, errCrash
 	case s.sent < len(f.tokens) && (s.stopAt == nil || s.sent <= int(*s.stopAt)):

@@ -42,8 +42,7 @@ func (m *Model) GenerateLayers(ctx context.Context, ids []int32, layers generate
 		return generate.Result{}, err
 	}
 	defer release()
-	process, err := m.alive(ctx)
-	if err != nil {
+	if _, err := m.alive(ctx); err != nil { // its options decide what may be asked
 		return generate.Result{}, err
 	}
 	layers.Model, layers.Family = m.files, m.family
@@ -61,24 +60,19 @@ func (m *Model) GenerateLayers(ctx context.Context, ids []int32, layers generate
 	if settings.IgnoreEOS != nil && *settings.IgnoreEOS {
 		stops = nil
 	}
-	// Ending this context is what cancels the request in the plugin, whatever ends this call.
-	inner, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := process.process.Generate(inner, settings.Start("r-"+rand.Text(), stops, room), ids)
-	if err != nil {
-		return generate.Result{}, m.blame(ctx, err)
+	run := &request{
+		model: m, ids: ids, start: settings.Start("r-"+rand.Text(), stops, room), limit: room,
+		reader: &reader{tokenizer: m.text.tokenizer, filter: chat.NewStopFilter(settings.Stop), emit: emit},
 	}
-	defer stream.Close()
-	r := &reader{tokenizer: m.text.tokenizer, filter: chat.NewStopFilter(settings.Stop), emit: emit, control: stream.Control}
-	if r.tokenizer != nil {
-		r.stream = r.tokenizer.NewStream(true)
+	if m.text.tokenizer != nil {
+		run.reader.stream = m.text.tokenizer.NewStream(true)
 	}
-	finish, err := r.read(stream)
+	finish, err := run.run(ctx)
 	if err != nil {
 		return generate.Result{}, m.blame(ctx, err)
 	}
 	m.breaker.Worked()
-	return r.result(finish, settings.Notes), nil
+	return run.result(finish, settings.Notes), nil
 }
 
 // room is how many tokens fit behind a prompt.
@@ -116,6 +110,7 @@ type reader struct {
 	filter    *chat.StopFilter
 	emit      func(generate.Delta) error
 	control   func(*cladev1.Control) error
+	moved     func() // is told that tokens came
 
 	text    strings.Builder
 	ids     []int32
@@ -136,6 +131,7 @@ func (r *reader) read(stream Stream) (*cladev1.Finish, error) {
 			return nil, err
 		}
 		if step := event.GetStep(); step != nil && !r.stopped {
+			r.moved()
 			if err := r.step(step); err != nil {
 				return nil, err
 			}

@@ -29,6 +29,7 @@ type Model struct {
 
 	starting sync.Mutex // one start at a time; held while starting
 	breaker  supervise.Breaker
+	court    court
 	mu       sync.Mutex // guards what follows
 	planned  *Planned
 	facts    *cladev1.ModelFacts
@@ -168,7 +169,8 @@ func (m *Model) Ready(ctx context.Context) error {
 	return err
 }
 
-// alive is a process that can generate: the present one, or a new one.
+// alive is a process that can generate: the present one, or a new one. One that dies while it opens the model is followed by
+// another until the breaker opens.
 func (m *Model) alive(ctx context.Context) (*Planned, error) {
 	if p, err := m.present(); p != nil || err != nil {
 		return p, err
@@ -180,22 +182,27 @@ func (m *Model) alive(ctx context.Context) (*Planned, error) {
 		return p, err
 	}
 	m.tellDeath()
-	wait, err := m.breaker.Next()
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
-		return nil, cancelled(ctx, m.decision.Model.ID)
-	}
-	if err := m.restart(ctx); err != nil {
+	for {
+		wait, err := m.breaker.Next()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, cancelled(ctx, m.decision.Model.ID)
+		}
+		err = m.restart(ctx)
+		if err == nil {
+			return m.Planned(), nil
+		}
 		if contract.KindOf(err) != contract.Cancelled {
 			m.breaker.Crashed(err)
 		}
-		return nil, err
+		if contract.KindOf(err) != contract.PluginCrashed {
+			return nil, err
+		}
 	}
-	return m.Planned(), nil
 }
 
 // present is the process if it lives, an error if the model is closed, and neither if it has to be started again.

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -218,6 +219,9 @@ func (p *process) death() error {
 	return contract.Errorf(contract.PluginCrashed, p.spec.name(), "the plugin's process %s%s", how, words)
 }
 
+// ErrKilledFromOutside is within the cause of a death by a SIGKILL of somebody else, where memory is not known to have run out.
+var ErrKilledFromOutside = errors.New("was killed from outside")
+
 // killedFromOutside is the death by a SIGKILL that this package did not send: the kernel's for memory when it counted a kill
 // meanwhile, suspected when nobody counts, and else somebody's.
 func (p *process) killedFromOutside() error {
@@ -228,9 +232,9 @@ func (p *process) killedFromOutside() error {
 		return contract.Errorf(contract.OutOfMemory, p.spec.name(), "the plugin's process was killed while memory ran out (out of memory suspected)").
 			WithNext(next)
 	case counted && p.oomCounted:
-		return contract.Errorf(contract.PluginCrashed, p.spec.name(), "the plugin's process was killed from outside (SIGKILL)")
+		return contract.Errorf(contract.PluginCrashed, p.spec.name(), "the plugin's process %w (SIGKILL)", ErrKilledFromOutside)
 	}
-	return contract.Errorf(contract.PluginCrashed, p.spec.name(), "the plugin's process was killed (out of memory suspected)").WithNext(next)
+	return contract.Errorf(contract.PluginCrashed, p.spec.name(), "the plugin's process %w (out of memory suspected)", ErrKilledFromOutside).WithNext(next)
 }
 
 // Stdout is the handshake line, and EOF when the process has ended.

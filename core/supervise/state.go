@@ -31,7 +31,7 @@ func (s State) String() string {
 }
 
 // Breaker decides when a plugin that died may be started again: after a back-off that doubles with each crash, and not at
-// all once it crashed Max times within Window. The zero value is ready: 5 crashes in 10 minutes, 100 ms to 30 s.
+// all once it crashed Max times within Window without work done between. The zero value is ready: 5 crashes in 10 minutes, 100 ms to 30 s.
 type Breaker struct {
 	Max         int
 	Window      time.Duration
@@ -82,11 +82,11 @@ func (b *Breaker) Crashed(cause error) {
 	b.last = cause
 }
 
-// Worked ends the back-off; crashes still count towards Max until they leave the window.
+// Worked ends the back-off and forgets the crashes: a request ended well, or one that outlived a crash moved on.
 func (b *Breaker) Worked() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.streak = 0
+	b.streak, b.crashes = 0, nil
 }
 
 // Next says how long to wait before the next start, or that none is allowed: PluginCrashed with the last cause.

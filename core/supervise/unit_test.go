@@ -159,7 +159,9 @@ func TestTheBreakerBacksOffAndOpens(t *testing.T) {
 	require.Equal(t, 2*time.Second, next())
 	b.Worked()
 	require.Zero(t, next())
-	b.Crashed(errors.New("three"))
+	for _, cause := range []string{"one", "two", "three"} {
+		b.Crashed(errors.New(cause))
+	}
 	_, err := b.Next()
 	require.Equal(t, contract.PluginCrashed, contract.KindOf(err))
 	require.ErrorContains(t, err, "crashed 3 times within 1m0s, last: three")
