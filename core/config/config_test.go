@@ -79,6 +79,14 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 	require.Equal(t, "(set)", valueOf(c, "serve.api_key").Value)
 }
 
+// Whoever builds the runtime with their own mlx-c, or keeps the test model elsewhere, runs clade in the same shell.
+func TestVariablesOfTheBuildAndTheTestsAreNoUnknownSettings(t *testing.T) {
+	_, err := Load(Options{File: write(t, ""), Environ: []string{
+		"CLADE_MLXC_DIR=/opt/mlx-c", "CLADE_SMOLLM2=/m", "CLADE_TEST_SMOLLM2=/m", "CLADE_ORACLE_PYTHON=/p", "CLADE_BENCH_INTERVAL=1", "CLADE_CONFIG=",
+	}})
+	require.NoError(t, err)
+}
+
 func TestListsComeFromPathListsAndYAML(t *testing.T) {
 	t.Setenv("HOME", "/home/u")
 	c, err := Load(Options{File: write(t, "models: {dirs: [/a, ~/b]}\n"), Environ: []string{"CLADE_PLUGINS_DIRS=/x:/y"}})

@@ -26,8 +26,13 @@ const (
 	envTest = envPrefix + "TEST_"
 )
 
-// foreign are variables under our prefix that belong to the contract between host and plugin.
-var foreign = []string{envFile, contract.EnvLiveness, "CLADE_PLUGIN"}
+// foreign are variables under our prefix that are no settings of the host's: of the contract between host and plugin, of the
+// native build (native/setup) and of the tools that test and measure this repository. A person who has them set for one of those
+// runs clade too.
+var foreign = []string{
+	envFile, contract.EnvLiveness, "CLADE_PLUGIN",
+	"CLADE_MLXC_DIR", "CLADE_SMOLLM2", "CLADE_ORACLE_PYTHON", "CLADE_BENCH_INTERVAL",
+}
 
 // Options is where Load reads from; the zero value is this process's environment and the user's file.
 type Options struct {

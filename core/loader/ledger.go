@@ -106,15 +106,15 @@ func (l *Ledger) release(d *Decision) {
 	delete(l.shares, d)
 }
 
-// refuse words a plan that does not fit: the sum, what there is, and the largest context that would fit.
-func (p *Planned) refuse(r room) error {
+// refuse words a plan that does not fit: the sum, what there is, and fits, the largest context whose plan does.
+func (p *Planned) refuse(r room, fits uint32) error {
 	have := "the budget is " + config.FormatBytes(r.limit)
 	if r.others > 0 {
 		have = fmt.Sprintf("%s of the budget of %s are free, open models hold the rest", config.FormatBytes(r.most()), config.FormatBytes(r.limit))
 	}
 	next := "free memory, choose a smaller model, or raise memory_budget"
-	if n := p.fitting(r.most()); n > 0 {
-		next = fmt.Sprintf("a context of %d tokens would fit (--context %d); or free memory, or raise memory_budget", n, n)
+	if fits > 0 {
+		next = fmt.Sprintf("a context of %d tokens would fit (--context %d); or free memory, or raise memory_budget", fits, fits)
 	}
 	return contract.Errorf(contract.MemoryAdmission, p.Model.ID, "needs %s, %s (%s)", config.FormatBytes(p.Plan.GetTotalBytes()), have, p.sum()).
 		WithNext("%s", next)

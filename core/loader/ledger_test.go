@@ -58,7 +58,7 @@ func TestTheBudgetIsOfAllOpenModelsTogether(t *testing.T) {
 	require.Equal(t, contract.MemoryAdmission, contract.KindOf(err))
 	require.ErrorContains(t, err, "needs 2.9 MiB")
 	require.ErrorContains(t, err, "2.4 MiB of the budget of 4.3 MiB are free, open models hold the rest")
-	require.ErrorContains(t, err, "--context 1280", "1,280 is the largest multiple of 256 that fits")
+	require.ErrorContains(t, err, "--context 1476", "1,000,000 + 1,000 a token in 2,476,000")
 	_, err = openIn(t, h, 1280)
 	require.NoError(t, err)
 	require.NoError(t, first.Close(t.Context()))

@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,48 @@ func TestDefaultContextShrinksUntilThePlanFits(t *testing.T) {
 	require.EqualValues(t, 2816, m.Facts().GetContextLength(), "the largest multiple of 256 that fits 3000")
 	require.Len(t, m.Planned().Notes, 1, "a choice of the host's own is said")
 	require.Contains(t, m.Planned().Notes[0], "4096")
+}
+
+// The figure of a refusal is the largest context that is admitted: one token more is not, whatever else shrinks with it.
+func TestARefusalNamesTheLargestContextThatIsAdmitted(t *testing.T) {
+	for name, cost := range map[string]func(n uint64) uint64{
+		"a line":          func(n uint64) uint64 { return 1_000_000 + 1000*n },
+		"steps of 256":    func(n uint64) uint64 { return 1_000_000 + 1000*((n+255)/256*256) },
+		"chunks too":      func(n uint64) uint64 { return 1_000_000 + 1000*n + 5000*min(n, 256) },
+		"grows with both": func(n uint64) uint64 { return 900_000 + 700*n + 8*n*min(n, 512)/16 },
+		"nothing fits":    func(n uint64) uint64 { return 2_000_000 + n },
+		"one token fits":  func(n uint64) uint64 { return 1_500_000 + 1_000_000*(n-1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, plans := newFake(), 0
+			f.plan = func(req *cladev1.PlanRequest) (*cladev1.Plan, error) {
+				plans++
+				n := req.Model.Composition.GetContext()
+				return &cladev1.Plan{GraphEntry: "llama", Device: "cpu-test", Context: n, BytesPerToken: 1000, TotalBytes: cost(uint64(n))}, nil
+			}
+			h := hostOf(t, f)
+			h.Budget = 1_500_000
+			d, err := h.Decide(tinyModel(t))
+			require.NoError(t, err)
+			defer func() { require.NoError(t, d.Close()) }()
+			w := Wishes{}
+			w.Context = 4096
+			p, err := d.Plan(t.Context(), w)
+			require.NoError(t, err)
+			defer p.Stop()
+			refused(t, p.Admission, contract.MemoryAdmission, 4, "needs", "the budget is 1.4 MiB")
+			want := uint64(0)
+			for n := uint64(1); n <= 4096 && cost(n) <= h.Budget; n++ {
+				want = n
+			}
+			if want == 0 {
+				require.NotContains(t, p.Admission.Error(), "--context")
+			} else {
+				require.ErrorContains(t, p.Admission, fmt.Sprintf("(--context %d)", want))
+			}
+			require.Less(t, plans, 20)
+		})
+	}
 }
 
 func TestPlanOverTheBudgetIsRefusedWithTheNumbers(t *testing.T) {

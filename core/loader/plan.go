@@ -161,7 +161,7 @@ func (p *Planned) settle(ctx context.Context) error {
 		if changed {
 			continue
 		}
-		smaller := p.judge()
+		smaller := p.judge(ctx)
 		if smaller == 0 {
 			return nil
 		}

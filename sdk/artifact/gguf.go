@@ -24,6 +24,8 @@ const (
 	ggufDims        = 4
 	ggufAlignMax    = 1 << 20
 	ggufAlign       = 32 // when general.alignment is absent
+	// ggufReadAhead is how far reading goes past a header: a plan reads headers and at most 64 KiB more.
+	ggufReadAhead = 16 << 10
 )
 
 // ggufReader reads a header forwards, never past the file's end.
@@ -57,7 +59,7 @@ func (a *Artifact) openGGUF(path string) error {
 
 // readGGUF reads and checks a whole header, versions 2 and 3, little-endian.
 func readGGUF(file string, src io.ReaderAt, size int64) (*GGUFMetadata, []Tensor, error) {
-	r := &ggufReader{file: file, size: size, src: bufio.NewReaderSize(io.NewSectionReader(src, 0, size), 1<<16)}
+	r := &ggufReader{file: file, size: size, src: bufio.NewReaderSize(io.NewSectionReader(src, 0, size), ggufReadAhead)}
 	meta, tensors, err := r.header()
 	if err != nil {
 		return nil, nil, asCorrupt(file, "header", err)
