@@ -124,6 +124,16 @@ void Weight::set_affine(int row, int count, const uint32_t* codes, const void* s
       std::memcpy(dst + size_t(lane) * size, static_cast<const uint8_t*>(scales) + at, size);
       std::memcpy(dst + sb + size_t(lane) * size, static_cast<const uint8_t*>(biases) + at, size);
       uint8_t* body = dst + 2 * sb;
+      if (bits == 4) {  // eight codes of the file are a word of the panel
+        const uint8_t* words = src + size_t(g) * size_t(shape.group) / 2;
+        for (int i = 0; i < shape.group; i += 8) std::memcpy(body + (size_t(i / 8) * 16 + size_t(lane)) * 4, words + i / 2, 4);
+        continue;
+      }
+      if (bits == 8) {
+        const uint8_t* bytes = src + size_t(g) * size_t(shape.group);
+        for (int i = 0; i < shape.group; i++) body[i * 16 + lane] = bytes[i];
+        continue;
+      }
       for (int i = 0; i < shape.group; i++) {
         uint32_t c = code_at(src, size_t(g) * size_t(shape.group) + size_t(i), bits);
         if (four) {
