@@ -8,8 +8,9 @@
 //     when the first answer fixes what was open (the device).
 //  3. Planned.Open admits the plan against the memory budget and opens the model in the same process.
 //  4. Model.Generate and Model.Score run requests, as many at once as the composition has rows; others queue.
-//  5. When the process dies, running requests end with its first cause; the next request, or Ready, starts another one
-//     behind a back-off and a circuit breaker.
+//  5. When the process dies, Ready or whoever needs it starts another one behind a back-off and a circuit breaker, and running
+//     requests go on in it: prompt and generated ids are its prompt. A request that ends the process also alone is given up
+//     (resume.go, court.go).
 //  6. Close stops the process and releases the artifact.
 //
 // Invariants: nothing large is read by the host; a pairing of loader and loop that cannot be honoured is refused, never
