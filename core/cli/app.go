@@ -57,6 +57,7 @@ func (a *app) config() (*config.Config, error) {
 // host is what verbs about models need.
 type host struct {
 	*loader.Host
+	app     *app
 	config  *config.Config
 	store   hub.Store
 	plugins *pluginSet
@@ -68,7 +69,7 @@ func (a *app) host() (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &host{config: c, store: hub.Store{Dirs: c.Models.Dirs, HFCache: c.Models.HFCache}, log: a.logger(c)}
+	h := &host{app: a, config: c, store: hub.Store{Dirs: c.Models.Dirs, HFCache: c.Models.HFCache}, log: a.logger(c)}
 	if h.plugins, err = findPlugins(c); err != nil {
 		return nil, err
 	}

@@ -12,9 +12,6 @@ const nextVersion = "0.2.0"
 // later are verbs that are named now so that nobody mistakes them for typing errors.
 var later = []struct{ use, short string }{
 	{"embed", "Embed text"},
-	{"pull", "Download a model"},
-	{"list", "List local models"},
-	{"rm", "Remove a local model"},
 	{"convert", "Convert or quantize a model"},
 }
 

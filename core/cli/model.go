@@ -102,7 +102,7 @@ func (a *app) completeModel(_ *cobra.Command, args []string, _ string) ([]string
 // decide resolves MODEL and decides everything that needs no plugin, but for a plugin of the caller's own, which is asked
 // what it has.
 func (h *host) decide(ctx context.Context, f *modelFlags, arg string) (*loader.Decision, error) {
-	m, err := h.store.Resolve(arg)
+	m, err := h.local(ctx, arg)
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func (a *app) serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		models, err := a.servedModels(h, model, args)
+		models, err := a.servedModels(cmd.Context(), h, model, args)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (a *app) serveCommand() *cobra.Command {
 }
 
 // servedModels resolves every MODEL before anything listens; each opens on its own.
-func (a *app) servedModels(h *host, f *modelFlags, args []string) ([]serve.Served, error) {
+func (a *app) servedModels(ctx context.Context, h *host, f *modelFlags, args []string) ([]serve.Served, error) {
 	c := h.config.Serve
 	defaults := generate.Settings{Temperature: c.Temperature, TopP: c.TopP, TopK: c.TopK, MinP: c.MinP, MaxTokens: c.MaxTokens}
 	if err := defaults.Check(); err != nil {
@@ -78,7 +78,7 @@ func (a *app) servedModels(h *host, f *modelFlags, args []string) ([]serve.Serve
 	}
 	var out []serve.Served
 	for _, arg := range args {
-		m, err := h.store.Resolve(arg)
+		m, err := h.local(ctx, arg)
 		if err != nil {
 			return nil, err
 		}

@@ -52,7 +52,7 @@ func (a *app) withTalker(ctx context.Context, f *modelFlags, arg string, fn func
 	if err != nil {
 		return err
 	}
-	m, err := h.store.Resolve(arg)
+	m, err := h.local(ctx, arg)
 	if err != nil {
 		return err
 	}

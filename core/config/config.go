@@ -42,6 +42,8 @@ type Config struct {
 type Models struct {
 	Dirs    []string
 	HFCache string
+	// AutoPull is ask, always or never: whether a hub model that is named and not here is downloaded.
+	AutoPull string
 }
 
 // Plugins says where plugins lie beside those next to the executable.

@@ -36,6 +36,10 @@ var keys = []key{
 		set: path(func(c *Config) *string { return &c.Models.HFCache }),
 	},
 	{
+		name: "models.auto_pull", def: "ask", doc: "ask, always or never: download a hub model that is named and not here; ask needs a terminal",
+		set: oneOf(func(c *Config) *string { return &c.Models.AutoPull }, "ask", "always", "never"),
+	},
+	{
 		name: "plugins.dirs", list: true, doc: "folders of plugins beside those next to the executable",
 		set: paths(func(c *Config) *[]string { return &c.Plugins.Dirs }),
 	},

@@ -1,10 +1,16 @@
-// Package hub finds models that are on this machine: in the configured model folders and in the Hugging Face cache.
+// Package hub finds models that are on this machine, in the configured model folders and in the Hugging Face cache, brings
+// others into that cache, and removes them.
 //
 // A model argument is, in this order: a path (a directory or a .gguf file), the exact id of a local model, or a substring
 // that exactly one local model's id contains. Ambiguity is an error that lists the candidates.
 //
-// Invariants: nothing is downloaded, written or deleted; only names and directory entries are read.
-// Not for: judging what a model is (sdk/artifact, core/family).
+// A pull (Prepare, Run) writes the cache's own layout, blobs under their digests and snapshots of links to them, so that other
+// programs see the model and it is not brought twice. Files come in parallel, each behind the lock that those programs take
+// too; a broken download goes on where it ended; what the hub says of names, sizes and digests is checked before it is
+// believed, and a file has its name only once its digest is right.
+//
+// Invariants: finding reads names and directory entries only; a snapshot appears whole; the token goes to the hub's own host
+// alone. Not for: judging what a model is (sdk/artifact, core/family).
 package hub
 
 import (
@@ -67,7 +73,7 @@ func (s Store) Resolve(arg string) (Model, error) {
 	switch len(hits) {
 	case 0:
 		return Model{}, contract.Errorf(contract.NotFound, arg, "no such file, and no local model's id contains it").
-			WithNext("give a path, or put the model under one of %s", strings.Join(s.places(), ", "))
+			WithNext("give a path, bring it with `clade pull ORG/NAME`, or put it under one of %s", strings.Join(s.places(), ", "))
 	case 1:
 		return hits[0], nil
 	}
