@@ -80,7 +80,15 @@ func (s *setup) runtime(ctx context.Context, variant string) error {
 		built[r.LibKernels] = kernels
 		rec.Libraries["libcladekernels"] = r.LibKernels
 	}
-	if err := s.install(r, rec, wheels, built, dir); err != nil {
+	guidance, err := s.guidance(ctx, r)
+	if err != nil {
+		return err
+	}
+	if guidance != "" {
+		built[r.LibGuidance] = filepath.Join(guidance, filepath.Base(r.LibGuidance))
+		rec.Libraries["libguidance"] = r.LibGuidance
+	}
+	if err := s.install(r, rec, wheels, guidance, built, dir); err != nil {
 		return err
 	}
 	s.note("runtime %s is ready in %s", variant, dir)
@@ -111,7 +119,11 @@ func (s *setup) inputs(r runtimeSpec, installed string) (key, from string, err e
 	if err != nil {
 		return "", "", err
 	}
-	return textDigest(recipe, string(spec), licences, from, mlxc, kernels), from, nil
+	guidance, err := s.guidanceKey(r)
+	if err != nil {
+		return "", "", err
+	}
+	return textDigest(recipe, string(spec), licences, from, mlxc, kernels, guidance), from, nil
 }
 
 // stale says why a runtime has to be made, or "" if it is there and whole.
@@ -163,6 +175,11 @@ func (s *setup) prerequisites(ctx context.Context, r runtimeSpec, installed bool
 	} else if key != "" && !made("kernels-"+r.Variant, key) {
 		errs = append(errs, s.need(toolCMake, toolMake, toolCC, toolCXX))
 	}
+	if key, err := s.guidanceKey(r); err != nil {
+		errs = append(errs, err)
+	} else if key != "" && !made("guidance-"+r.OS+"-"+r.Arch, key) {
+		errs = append(errs, s.needRust(ctx))
+	}
 	return flatten(errs)
 }
 
@@ -181,7 +198,7 @@ func flatten(errs []error) error {
 }
 
 // install stages the runtime, with the libraries built here by their place in it, and swaps it in.
-func (s *setup) install(r runtimeSpec, rec record, wheels string, built map[string]string, dir string) error {
+func (s *setup) install(r runtimeSpec, rec record, wheels, guidance string, built map[string]string, dir string) error {
 	tmp := dir + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
 		return err
@@ -197,6 +214,11 @@ func (s *setup) install(r runtimeSpec, rec record, wheels string, built map[stri
 	}
 	if err := s.copyLicences(wheels, tmp); err != nil {
 		return err
+	}
+	if guidance != "" {
+		if err := os.CopyFS(filepath.Join(tmp, "licences", "libguidance"), os.DirFS(filepath.Join(guidance, "licences"))); err != nil {
+			return err
+		}
 	}
 	if _, err := os.Stat(filepath.Join(tmp, filepath.FromSlash(r.LibMLX))); err != nil {
 		return fmt.Errorf("the wheels hold no %s", r.LibMLX)

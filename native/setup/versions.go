@@ -29,15 +29,16 @@ type versions struct {
 
 // runtimeSpec is one runtime: which wheels make it and which of their files it keeps.
 type runtimeSpec struct {
-	Variant    string   `json:"variant"`
-	OS         string   `json:"os"`
-	Arch       string   `json:"arch"`
-	Verified   bool     `json:"verified"` // run by the project's own checks; otherwise written, and said so
-	LibMLX     string   `json:"libmlx"`
-	LibMLXC    string   `json:"libmlxc"`
-	LibKernels string   `json:"libcladekernels"` // where the kernels of this project go; empty: the runtime has none
-	Keep       []string `json:"keep"`            // path prefixes of the wheels' shared libraries that plugins need
-	Wheels     []wheel  `json:"wheels"`
+	Variant     string   `json:"variant"`
+	OS          string   `json:"os"`
+	Arch        string   `json:"arch"`
+	Verified    bool     `json:"verified"` // run by the project's own checks; otherwise written, and said so
+	LibMLX      string   `json:"libmlx"`
+	LibMLXC     string   `json:"libmlxc"`
+	LibKernels  string   `json:"libcladekernels"` // where the kernels of this project go; empty: the runtime has none
+	LibGuidance string   `json:"libguidance"`     // where constrained decoding goes; empty: the runtime has none
+	Keep        []string `json:"keep"`            // path prefixes of the wheels' shared libraries that plugins need
+	Wheels      []wheel  `json:"wheels"`
 }
 
 // wheel names one file that pip downloads. Platform "any" means a pure wheel.
