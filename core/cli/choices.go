@@ -19,7 +19,16 @@ const noFingerprint = "none"
 
 // choices are what a person decides of a model themselves.
 func (f *modelFlags) choices(ctx context.Context, h *host) (loader.Choices, error) {
-	c := loader.Choices{Implementation: f.implementation}
+	c := loader.Choices{
+		Implementation: f.implementation, Draft: loader.Draft{From: f.draft, Depth: f.draftDepth}, Adapters: f.adapters, Programs: f.programs,
+	}
+	if f.draft != "" && !loader.OwnDraft(f.draft) {
+		m, err := h.store.Resolve(f.draft)
+		if err != nil {
+			return c, err
+		}
+		c.Draft.From = m.Path
+	}
 	if f.fingerprint != "" {
 		given := f.fingerprint
 		if given == noFingerprint {

@@ -23,6 +23,10 @@ type modelFlags struct {
 	requireGraph bool
 	// profile and plugin are paths; fingerprint is none, or an artifact's.
 	profile, fingerprint, implementation, plugin string
+	// draft is ngram, mtp or a model; adapters are folders.
+	draft              string
+	draftDepth         uint32
+	adapters, programs []string
 }
 
 func (a *app) addModelFlags(cmd *cobra.Command) *modelFlags {
@@ -44,6 +48,10 @@ func (a *app) addModelFlags(cmd *cobra.Command) *modelFlags {
 	flags.StringVar(&f.fingerprint, "artifact-fingerprint", "", "what the artifact is (hf:ORG/NAME@revision), or none")
 	flags.StringVar(&f.implementation, "implementation", "", "ID of a registered implementation to use")
 	flags.StringVar(&f.plugin, "plugin", "", "PATH of a plugin of your own, with --graph; needs no family and no profile")
+	flags.StringVar(&f.draft, "draft", "", "MODEL that drafts tokens for this one, a drafter or head made for it, or ngram or mtp, which need none")
+	flags.Uint32Var(&f.draftDepth, "draft-depth", 0, "most tokens drafted at once (0: the default)")
+	flags.StringArrayVar(&f.adapters, "adapter", nil, "FOLDER of an adapter to load with the model; may be repeated")
+	flags.StringArrayVar(&f.programs, "program", nil, "auxiliary program of the graph to use where it can run; may be repeated")
 	flags.BoolVar(&f.requireGraph, "require-graph", false, "refuse any graph but the proposed one")
 	previous := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
@@ -67,7 +75,7 @@ func (f *modelFlags) wishes(c *config.Config) loader.Wishes {
 			Kernels: wished(c, "model.kernels", m.Kernels), Deterministic: m.Deterministic, Paging: m.Paging, Rows: m.Rows,
 			PrefillChunk: m.PrefillChunk, MaxGeneration: m.MaxGeneration,
 		},
-		Graph: f.graph, RequireGraph: f.requireGraph, Chosen: [4]string{f.profile, f.fingerprint, f.implementation, f.plugin},
+		Graph: f.graph, RequireGraph: f.requireGraph, Chosen: fmt.Sprintf("%+v", *f),
 	}
 }
 

@@ -42,6 +42,7 @@ type shown struct {
 	Fit                 *compose.Fit    `json:"fit,omitempty"`
 	Speed               *shownSpeed     `json:"speed,omitempty"`
 	Programs            []shownProgram  `json:"programs,omitempty"`
+	Auxiliaries         []shownBeside   `json:"auxiliaries,omitempty"`
 	Why                 []string        `json:"why"`
 }
 
@@ -92,6 +93,30 @@ type shownProgram struct {
 	ID        string `json:"id"`
 	Available bool   `json:"available"`
 	Reason    string `json:"reason,omitempty"`
+}
+
+// shownBeside is an artifact that goes with the model.
+type shownBeside struct {
+	Role        string `json:"role"`
+	Kind        string `json:"kind,omitempty"`
+	Path        string `json:"path"`
+	Graph       string `json:"graph,omitempty"`
+	WeightBytes int64  `json:"weight_bytes"`
+	Opened      bool   `json:"opened"`
+	Reason      string `json:"reason,omitempty"`
+}
+
+// besides lists them; unused is why none is opened, whatever it is.
+func besides(list []loader.Auxiliary, unused string) []shownBeside {
+	var out []shownBeside
+	for _, a := range list {
+		why := a.Unused
+		if unused != "" {
+			why = unused
+		}
+		out = append(out, shownBeside{a.RoleName(), a.Kind, a.Path, a.Graph, a.WeightBytes, why == "", why})
+	}
+	return out
 }
 
 func (a *app) showCommand() *cobra.Command {
@@ -146,6 +171,7 @@ func (a *app) describeModel(ctx context.Context, h *host, f *modelFlags, d *load
 		out.ArtifactFingerprint = &d.ArtifactFingerprint
 	}
 	if d.PluginErr != nil {
+		out.Auxiliaries = besides(d.Auxiliaries, "no plan")
 		out.Plugin.Error = d.PluginErr.Error()
 		out.Why = append(out.Why, "no plan: "+d.PluginErr.Error())
 		if out.Fit, err = d.Estimate(h.config.Model.Context); err != nil {
@@ -167,6 +193,7 @@ func (a *app) describeModel(ctx context.Context, h *host, f *modelFlags, d *load
 	default:
 		out.Why = append(out.Why, fmt.Sprintf("graph %s: %s", out.GraphEntry, planned.ProposedWhy))
 	}
+	out.Auxiliaries = besides(planned.Auxiliaries, "")
 	for _, p := range planned.Programs() {
 		out.Programs = append(out.Programs, shownProgram(p))
 	}
@@ -263,6 +290,10 @@ func (a *app) printShown(s *shown) error {
 	if v := s.Speed; v != nil {
 		w.row("speed", fmt.Sprintf("about %.0f tok/s with a full context: an estimate from %.1f GB/s read by %d threads, nothing was run",
 			v.TokensPerSec, v.BytesPerSecond/1e9, v.Threads))
+	}
+	for _, b := range s.Auxiliaries {
+		what := config.FormatBytes(uint64(b.WeightBytes)) + " in " + b.Path
+		w.row(b.Role, joinOr(nonEmpty(b.Kind, what, b.Reason), ""))
 	}
 	for _, p := range s.Programs {
 		w.row("program "+p.ID, joinOr(nonEmpty(p.Reason), "available"))

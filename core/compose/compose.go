@@ -90,6 +90,9 @@ type Input struct {
 	Family   Family
 	Machine  Machine
 	Declares func(path string) bool
+	// Draft and Adapters (their folders) are what a person asked for beside the model; empty: nothing.
+	Draft    *cladev1.Draft
+	Adapters []string
 	// Paging says why the model's cache cannot be paged under a scheme; empty when it can. nil: it never can.
 	Paging func(family.KV) (string, error)
 }
@@ -271,16 +274,6 @@ func (c *Composition) paging() error {
 		}
 	}
 	return c.put("paging", "paging", strconv.FormatBool(on), source, func() { c.Proto.Paging = &on })
-}
-
-// auxiliaries are fields that nobody can set yet: no draft, no program, no adapter.
-func (c *Composition) auxiliaries() error {
-	for _, name := range []string{"draft", "programs", "adapters"} {
-		if err := c.put(name, name, "none", FromDefault, nil); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // context is the user's, else the smaller of the family's and the model's own.

@@ -26,7 +26,10 @@ type FitInput struct {
 	// Heads are the query heads, whose scores are written down where attention is not fused.
 	Heads       int64
 	WeightBytes int64
-	KV          family.KV
+	// AuxiliaryBytes are the weights of what goes with the model; Draft the caches of drafts, stored as they compute.
+	AuxiliaryBytes int64
+	Draft          []family.Geometry
+	KV             family.KV
 	// ElementBytes is the size of the compute dtype.
 	ElementBytes int64
 	// Context in tokens; 0 for a model where nothing grows with it.
@@ -43,6 +46,7 @@ type Fit struct {
 	KVBytes        int64 `json:"kv_bytes"`
 	TransientBytes int64 `json:"transient_bytes"`
 	ScoreBytes     int64 `json:"score_bytes"`
+	AuxiliaryBytes int64 `json:"auxiliary_bytes,omitempty"`
 	TotalBytes     int64 `json:"total_bytes"`
 	UsableBytes    int64 `json:"usable_bytes"`
 	Context        int64 `json:"context"`
@@ -58,7 +62,8 @@ func Estimate(in FitInput) Fit {
 		f.UsableBytes = int64(float64(in.MachineBytes) * usableShare)
 	}
 	f.KVBytes, f.TransientBytes, f.ScoreBytes = in.grows(in.Context)
-	f.TotalBytes = in.WeightBytes + f.KVBytes + f.TransientBytes + f.ScoreBytes
+	f.AuxiliaryBytes = in.auxiliary(in.Context)
+	f.TotalBytes = in.WeightBytes + f.KVBytes + f.TransientBytes + f.ScoreBytes + f.AuxiliaryBytes
 	f.Fits = f.TotalBytes <= f.UsableBytes
 	most := in.MaxContext
 	if in.Context == 0 {
@@ -70,7 +75,7 @@ func Estimate(in FitInput) Fit {
 	// What grows does so with the context, so the first context that is too large ends the search.
 	f.LargestContext = int64(sort.Search(int(most), func(i int) bool {
 		kv, transient, scores := in.grows(int64(i) + 1)
-		return in.WeightBytes+kv+transient+scores > f.UsableBytes
+		return in.WeightBytes+kv+transient+scores+in.auxiliary(int64(i)+1) > f.UsableBytes
 	}))
 	return f
 }
@@ -78,6 +83,15 @@ func Estimate(in FitInput) Fit {
 func (in *FitInput) grows(context int64) (kv, transient, scores int64) {
 	return in.Geometry.SchemeBytes(context, 1, in.KV, in.ElementBytes), min(EstimateChunk, context) * transientBytes,
 		in.Geometry.ScoreBytes(in.Heads, EstimateChunk, context)
+}
+
+// auxiliary is what goes with the model: its weights, and the caches of a draft, which sees the same tokens.
+func (in *FitInput) auxiliary(context int64) int64 {
+	total := in.AuxiliaryBytes
+	for _, g := range in.Draft {
+		total += g.SchemeBytes(context, 1, family.KV{Plain: family.NativeKV}, in.ElementBytes)
+	}
+	return total
 }
 
 // SpeedInput is what one decoded token reads.

@@ -37,8 +37,14 @@ func drawInput(rt *rapid.T) Input {
 		Machine: Machine{TotalBytes: 1 << 33, BudgetBytes: 1 << 32, BudgetSet: rapid.Bool().Draw(rt, "budget")},
 		Paging:  func(family.KV) (string, error) { return "", nil },
 	}
+	if rapid.Bool().Draw(rt, "drafts") {
+		in.Draft = &cladev1.Draft{Kind: "two-model", Dir: new("/d"), Graph: new("g"), Depth: new(number("depth", 8))}
+	}
+	if rapid.Bool().Draw(rt, "adapts") {
+		in.Adapters = []string{"/a", "/b"}
+	}
 	refuses := map[string]bool{}
-	for _, path := range []string{"paging", "deterministic", "kv.turbo", "prefill_chunk"} {
+	for _, path := range []string{"paging", "deterministic", "kv.turbo", "prefill_chunk", "draft.depth", "adapters"} {
 		refuses[path] = rapid.Bool().Draw(rt, "lacks "+path)
 	}
 	in.Declares = func(path string) bool { return !refuses[path] }
@@ -94,9 +100,7 @@ func wishesOf(t require.TestingT, c *Composition) Wishes {
 			w.PrefillChunk = number()
 		case "max_generation":
 			w.MaxGeneration = number()
-		case "draft", "programs", "adapters":
-			require.Equal(t, "none", f.Value)
-		case "memory_budget_bytes", "machine_bytes":
+		case "draft", "programs", "adapters", "memory_budget_bytes", "machine_bytes": // chosen beside the wishes
 		default:
 			require.Fail(t, "a field that no wish can ask for: "+f.Name)
 		}
@@ -159,18 +163,32 @@ func TestNoWishSurvivesUnread(t *testing.T) {
 	}
 }
 
-// Every field of the contract's composition is resolved, or is one of those that nobody can set yet.
+// Every field of the contract's composition is resolved; what goes beside the model is there if someone asked for it.
 func TestEveryFieldOfTheContractIsResolved(t *testing.T) {
-	c, err := bound(t, Input{Model: Model{FloatDType: "bfloat16", MaxContext: 8192}, Declares: all, Machine: Machine{TotalBytes: 2, BudgetBytes: 1}})
-	require.NoError(t, err)
-	fields := c.Proto.ProtoReflect().Descriptor().Fields()
-	for i := range fields.Len() {
-		name := string(fields.Get(i).Name())
-		require.Contains(t, names(c), name)
-		none := slices.Contains([]string{"draft", "programs", "adapters"}, name)
-		require.Equal(t, !none, c.Proto.ProtoReflect().Has(fields.Get(i)), name)
+	in := Input{Model: Model{FloatDType: "bfloat16", MaxContext: 8192}, Declares: all, Machine: Machine{TotalBytes: 2, BudgetBytes: 1}}
+	for _, asked := range []bool{false, true} {
+		if asked {
+			in.Draft, in.Adapters = &cladev1.Draft{Kind: "ngram", Depth: new(uint32(4))}, []string{"/a"}
+		}
+		c, err := bound(t, in)
+		require.NoError(t, err)
+		if asked {
+			changed, err := c.UsePrograms([]string{"p"}, nil)
+			require.NoError(t, err)
+			require.True(t, changed)
+			changed, err = c.UsePrograms([]string{"p"}, nil)
+			require.NoError(t, err)
+			require.False(t, changed, "frozen")
+		}
+		fields := c.Proto.ProtoReflect().Descriptor().Fields()
+		for i := range fields.Len() {
+			name := string(fields.Get(i).Name())
+			require.Contains(t, names(c), name)
+			beside := slices.Contains([]string{"draft", "programs", "adapters"}, name)
+			require.Equal(t, !beside || asked, c.Proto.ProtoReflect().Has(fields.Get(i)), name)
+		}
+		require.Len(t, c.Fields, fields.Len())
 	}
-	require.Len(t, c.Fields, fields.Len())
 }
 
 func names(c *Composition) []string {

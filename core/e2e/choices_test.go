@@ -99,3 +99,59 @@ func TestAnInstalledThirdPartyIsUsedLikeTheHousesOwn(t *testing.T) {
 	require.Equal(t, 2, r.code, r.errors)
 	require.Contains(t, r.errors, "graph: cannot be named together with implementation abacus-dense")
 }
+
+// A draft is planned and shown from its headers; an engine that does not speculate refuses to open it, and nothing runs without.
+func TestADraftIsShownAndNeverLeftOut(t *testing.T) {
+	model, draft := checkpoint(t, "llama-f32"), checkpoint(t, "llama-affine4")
+	var s struct {
+		Plan struct {
+			Lines []struct {
+				Name  string
+				Bytes uint64
+			}
+		}
+		Auxiliaries []struct {
+			Role, Kind, Path, Graph string
+			WeightBytes             uint64 `json:"weight_bytes"`
+			Opened                  bool
+		}
+		Composition []struct{ Name, Value, Source string }
+	}
+	jsonOf(t, &s, "show", model, "--draft", draft, "--draft-depth", "2", "--context", "512", "--json")
+	require.Len(t, s.Auxiliaries, 1)
+	require.Equal(t, "draft", s.Auxiliaries[0].Role)
+	require.Equal(t, "two-model", s.Auxiliaries[0].Kind)
+	require.Equal(t, draft, s.Auxiliaries[0].Path)
+	require.Equal(t, "universal-dense", s.Auxiliaries[0].Graph)
+	require.Positive(t, s.Auxiliaries[0].WeightBytes)
+	last := s.Plan.Lines[len(s.Plan.Lines)-1]
+	require.Equal(t, "auxiliaries", last.Name)
+	require.Greater(t, last.Bytes, s.Auxiliaries[0].WeightBytes)
+	for _, f := range s.Composition {
+		if f.Name == "draft" {
+			require.Equal(t, "two-model "+draft+", at most 2 tokens", f.Value)
+			require.Equal(t, "user", f.Source)
+		}
+	}
+	for text, args := range map[string][]string{
+		"clade: draft: ":             {"--draft", draft},
+		"clade: adapters: ":          {"--adapter", adapterFolder(t)},
+		`clade: program: "ane-x" `:   {"--program", "ane-x"},
+		"depth of 3 is of no use":    {"--draft-depth", "3"},
+		"clade: nothing-of-this: no": {"--draft", "nothing-of-this"},
+	} {
+		r := clade(t, append([]string{"generate", model, "--ids", note(t, "[41]")}, args...)...)
+		require.NotZero(t, r.code, args)
+		require.Contains(t, r.errors, text)
+		require.Empty(t, r.out)
+	}
+}
+
+// adapterFolder is an adapter as a trainer writes one.
+func adapterFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "adapter_config.json"), "{}")
+	require.NoError(t, artifact.WriteSafetensors(filepath.Join(dir, "adapters.safetensors"), nil, nil))
+	return dir
+}

@@ -98,13 +98,30 @@ func (e Entry) Runnable() error {
 		"this model's family is known and comes with version %s of plugin %s", e.Record.Since, e.Plugin)
 }
 
-// draftReason says why a type is never a model of its own; empty for any other.
-func draftReason(modelType string) string {
+// The kinds of draft networks that are no model of their own, as the contract spells them.
+const (
+	AssistantDraft = "assistant"
+	MTPDraft       = "mtp"
+)
+
+// DraftKind tells the network of a draft by its type; empty for a model of its own.
+func DraftKind(modelType string) string {
 	switch {
 	case strings.Contains(modelType, "assistant"):
-		return "is an assistant drafter, not a model; give it to its target as a draft"
+		return AssistantDraft
 	case strings.HasSuffix(modelType, "_mtp"):
-		return "is a multi-token-prediction head, not a model; give it to its target as a draft"
+		return MTPDraft
+	}
+	return ""
+}
+
+// draftReason says why a type is never a model of its own; empty for any other.
+func draftReason(modelType string) string {
+	switch DraftKind(modelType) {
+	case AssistantDraft:
+		return "is an assistant drafter, not a model; give it to its target as a draft (--draft)"
+	case MTPDraft:
+		return "is a multi-token-prediction head, not a model; give it to its target as a draft (--draft)"
 	}
 	return ""
 }

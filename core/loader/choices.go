@@ -21,8 +21,12 @@ type Choices struct {
 	ArtifactFingerprint *string
 	// Implementation names a registered one.
 	Implementation string
-	// Own is their own plugin and graph; it needs no family and no profile, and goes with no other choice.
+	// Own is their own plugin and graph; it needs no family and no profile, and goes with neither of those above.
 	Own *Own
+	// Draft is speculation; Adapters are folders. Programs names auxiliary programs of the graph that runs.
+	Draft    Draft
+	Adapters []string
+	Programs []string
 }
 
 // Own is a caller's own plugin and one of its graphs.
@@ -94,7 +98,10 @@ func (h *Host) DecideWith(m hub.Model, c Choices) (_ *Decision, err error) {
 		}
 	}
 	if c.Own != nil {
-		return d, d.takeOwn()
+		if err = d.takeOwn(); err == nil {
+			err = d.auxiliaries()
+		}
+		return d, err
 	}
 	if d.Family, err = h.Families.Match(a.Config()); err != nil {
 		return nil, err
@@ -105,6 +112,9 @@ func (h *Host) DecideWith(m hub.Model, c Choices) (_ *Decision, err error) {
 		return nil, err
 	}
 	if err := d.identify(parsed); err != nil {
+		return nil, err
+	}
+	if err := d.auxiliaries(); err != nil {
 		return nil, err
 	}
 	d.PluginErr = d.findPlugin()

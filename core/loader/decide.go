@@ -53,6 +53,8 @@ type Decision struct {
 	GraphFingerprint string
 	// Implementation stands in for the family's own graphs; nil for those.
 	Implementation *corefamily.ImplementationEntry
+	// Auxiliaries go with the model: a tower that lies beside its weights, the draft and the adapters that a person named.
+	Auxiliaries []Auxiliary
 	// Passed says why targeted families that know the type did not take the model.
 	Passed []string
 	// PluginErr is why the plugin cannot be started; Decide still succeeds, so that `show` can say all the rest.
@@ -60,6 +62,7 @@ type Decision struct {
 
 	host    *Host
 	choices Choices
+	draft   *cladev1.Draft // nil: none
 }
 
 func (h *Host) logger() *slog.Logger {

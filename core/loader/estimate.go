@@ -3,6 +3,7 @@ package loader
 import (
 	"github.com/clademl/clade/core/compose"
 	"github.com/clademl/clade/core/machine"
+	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/family"
 )
 
@@ -45,8 +46,19 @@ func (d *Decision) Estimate(context uint32) (*compose.Fit, error) {
 		in.ElementBytes = 4
 	}
 	in.MachineBytes, _ = machine.Memory()
-	for _, t := range d.Artifact.Tensors() {
-		in.WeightBytes += t.Bytes
+	in.WeightBytes = d.Artifact.Bytes()
+	for _, a := range d.Auxiliaries {
+		if a.Role == cladev1.Role_ROLE_SIDECAR {
+			continue // lies beside the weights, and who takes media is the plugin's to say
+		}
+		in.AuxiliaryBytes += a.WeightBytes
+		if a.Graph != "" {
+			draft, err := a.parsed.Geometry()
+			if err != nil {
+				return nil, err
+			}
+			in.Draft = append(in.Draft, draft)
+		}
 	}
 	if record.Cache == family.NoCache {
 		in.Context, in.MaxContext = 0, 0 // nothing grows: the weights are all

@@ -103,41 +103,6 @@ func kvName(p *cladev1.KvScheme) string {
 	return k.String()
 }
 
-// Program is an auxiliary program that an entry of the graph table names.
-type Program struct {
-	ID        string
-	Available bool
-	// Reason says why it cannot run here.
-	Reason string
-}
-
-// auxiliaryDevices begins the device strings beside which auxiliary programs exist: those of Apple's GPUs, whose machines
-// have a neural engine.
-const auxiliaryDevices = "metal-"
-
-// Programs lists the auxiliary programs of the graph that runs. One that cannot run here is listed and never an error.
-func (p *Planned) Programs() []Program {
-	var out []Program
-	for _, e := range tableOf(p.Describe, p.Family.Record.Graph).GetEntries() {
-		if e.Id != p.Plan.GetGraphEntry() {
-			continue
-		}
-		for _, id := range e.Programs {
-			one := Program{ID: id}
-			switch device := p.Plan.GetDevice(); {
-			case !strings.HasPrefix(device, auxiliaryDevices):
-				one.Reason = "no auxiliary processor beside device " + orOpen(device)
-			case !slices.Contains(p.Composition.Proto.GetPrograms(), id):
-				one.Reason = "the composition does not use it"
-			default:
-				one.Available = true
-			}
-			out = append(out, one)
-		}
-	}
-	return out
-}
-
 // checkSelfTests refuses a plan that would run a kernel which failed its own comparison with its fallback, or is not there.
 func checkSelfTests(desc *cladev1.DescribeResponse, plan *cladev1.Plan) error {
 	results := map[string]*cladev1.Kernel{}

@@ -17,7 +17,7 @@ func (p *Planned) inspect(ctx context.Context) error {
 	if !r.Config.Inspect && r.Fingerprint != family.FingerprintPlugin {
 		return nil
 	}
-	said, err := p.process.Inspect(ctx, &cladev1.InspectRequest{Artifacts: p.artifacts(), Graph: r.Graph})
+	said, err := p.process.Inspect(ctx, &cladev1.InspectRequest{Artifacts: p.artifacts()[:1], Graph: r.Graph})
 	if err != nil {
 		return err
 	}
@@ -55,5 +55,11 @@ func (p *Planned) artifacts() []*cladev1.Artifact {
 	if p.ArtifactFingerprint != "" {
 		target.Fingerprint = &p.ArtifactFingerprint
 	}
-	return []*cladev1.Artifact{target}
+	out := []*cladev1.Artifact{target}
+	for _, a := range p.Auxiliaries {
+		if a.Unused == "" {
+			out = append(out, &cladev1.Artifact{Role: a.Role, Path: a.Path, Format: a.Format})
+		}
+	}
+	return out
 }

@@ -22,12 +22,14 @@ type Wishes struct {
 	Graph        string
 	RequireGraph bool
 	// Chosen is what DecideWith was given, as text: two loads that differ in it are not one.
-	Chosen [4]string
+	Chosen string
 }
 
 // Planned is a decision with a live plugin process and a plan that was not admitted yet. Stop ends the process.
 type Planned struct {
 	*Decision
+	// Auxiliaries are the decision's, with which of them the plugin opens.
+	Auxiliaries []Auxiliary
 	Describe    *cladev1.DescribeResponse
 	Composition *compose.Composition
 	// Proposed is the graph that the host proposes, and ProposedWhy the reason.
@@ -72,7 +74,7 @@ func (d *Decision) Plan(ctx context.Context, w Wishes) (_ *Planned, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Planned{Decision: d, wishes: w, process: process}
+	p := &Planned{Decision: d, Auxiliaries: d.Auxiliaries, wishes: w, process: process}
 	defer func() {
 		if err != nil {
 			p.Stop()
@@ -88,6 +90,9 @@ func (d *Decision) Plan(ctx context.Context, w Wishes) (_ *Planned, err error) {
 		return nil, err
 	}
 	if err := p.compose(); err != nil {
+		return nil, err
+	}
+	if err := p.settleAuxiliaries(); err != nil {
 		return nil, err
 	}
 	if err := p.settle(ctx); err != nil {
@@ -108,10 +113,6 @@ func (p *Planned) Stop() {
 }
 
 func (p *Planned) compose() error {
-	declared := map[string]bool{}
-	for _, o := range p.Describe.GetOptions() {
-		declared[o.GetPath()] = true
-	}
 	longest, _, err := p.Parsed.Int("max_position_embeddings")
 	if err != nil {
 		return err
@@ -136,7 +137,8 @@ func (p *Planned) compose() error {
 		},
 		Machine:  compose.Machine{TotalBytes: total, BudgetBytes: p.Budget, BudgetSet: p.host.Budget > 0},
 		Paging:   p.Parsed.Paging,
-		Declares: func(path string) bool { return declared[path] },
+		Declares: p.declares,
+		Draft:    p.draft, Adapters: p.adapterPaths(),
 	})
 	return err
 }
@@ -158,7 +160,11 @@ func (p *Planned) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if changed {
+		more, err := p.bindPrograms()
+		if err != nil {
+			return err
+		}
+		if changed || more {
 			continue
 		}
 		smaller := p.judge(ctx)
@@ -205,6 +211,9 @@ func (p *Planned) ask(ctx context.Context) (err error) {
 		p.spec.Implementation = &p.Implementation.ID
 	}
 	if p.Plan, err = p.process.Plan(ctx, &cladev1.PlanRequest{Model: p.spec}); err != nil {
+		return err
+	}
+	if err := p.checkAuxiliaries(); err != nil {
 		return err
 	}
 	return checkDisposition(p.Plan, p.Proposed, p.spec.GraphRequired, p.Composition.Proto.GetKernels())

@@ -33,7 +33,7 @@ func universal() (plugin.Family, error) {
 		return plugin.Family{}, err
 	}
 	f := engine.Family{
-		Name: m.Name, Version: m.Version,
+		Name: m.Name, Version: m.Version, Manifest: m,
 		Tables: []engine.Table{
 			{Graph: "minicpm5", Entries: []engine.Graph{llama.Graph()}},
 			{Graph: "universal-dense", Entries: []engine.Graph{llama.Graph()}},

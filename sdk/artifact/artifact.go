@@ -74,14 +74,46 @@ func Open(path string) (_ *Artifact, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sort.Slice(a.tensors, func(i, j int) bool { return a.tensors[i].Name < a.tensors[j].Name })
-	for i, t := range a.tensors {
-		a.index[t.Name] = i
-	}
+	a.sortTensors()
 	if found.format == GGUF {
 		a.config, a.generation = configOfGGUF(a)
 	}
 	return a, nil
+}
+
+// OpenFile reads the header of one .safetensors file that is no model of its own, such as a vision tower or an adapter: it has
+// no config. Path is the file's.
+func OpenFile(path string) (_ *Artifact, err error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, contract.Errorf(contract.InvalidArgument, path, "not a usable path: %w", err)
+	}
+	a := &Artifact{
+		Path: abs, Format: Safetensors, index: map[string]int{}, files: map[string]*os.File{},
+		config: Config{name: filepath.Base(abs)}, generation: Config{name: filepath.Base(abs)},
+	}
+	if err := a.readHeaders([]string{abs}); err != nil {
+		_ = a.Close()
+		return nil, err
+	}
+	a.sortTensors()
+	return a, nil
+}
+
+func (a *Artifact) sortTensors() {
+	sort.Slice(a.tensors, func(i, j int) bool { return a.tensors[i].Name < a.tensors[j].Name })
+	for i, t := range a.tensors {
+		a.index[t.Name] = i
+	}
+}
+
+// Bytes is what all tensors take in the files.
+func (a *Artifact) Bytes() int64 {
+	total := int64(0)
+	for _, t := range a.tensors {
+		total += t.Bytes
+	}
+	return total
 }
 
 // Close releases the descriptors. ReadAt fails afterwards.

@@ -20,6 +20,15 @@ type KVLayer struct{ Layer, Bits, Group int64 }
 // VisionSidecar says whether a vision tower lies beside the weights in a file of its own.
 func (a *Artifact) VisionSidecar() bool { return a.HasFile(VisionSidecarFile) }
 
+// ReadConfig reads the JSON object in a file of folder dir, such as an adapter's config.
+func ReadConfig(dir, name string) (Config, error) {
+	data, err := readSmall(dir, name, configLimit)
+	if err != nil {
+		return Config{}, err
+	}
+	return ParseConfig(name, data)
+}
+
 // KVConfig reads kv_config.json, in the file's order; nil when there is none. The file is a list of
 // {layer_idx, bits, group_size}; anything else is ArtifactCorrupt naming the entry.
 func (a *Artifact) KVConfig() ([]KVLayer, error) {

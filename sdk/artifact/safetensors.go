@@ -30,6 +30,14 @@ func (a *Artifact) openShards(paths []string) error {
 	if err := a.readConfigs(); err != nil {
 		return err
 	}
+	if err := a.readHeaders(paths); err != nil {
+		return err
+	}
+	return a.checkIndex()
+}
+
+// readHeaders adds the tensors of each file.
+func (a *Artifact) readHeaders(paths []string) error {
 	a.metadata = map[string]string{}
 	for _, path := range paths {
 		f, size, err := openRegular(path)
@@ -53,7 +61,7 @@ func (a *Artifact) openShards(paths []string) error {
 			a.metadata[k] = v
 		}
 	}
-	return a.checkIndex()
+	return nil
 }
 
 // readSafetensors reads and checks one header. The rules are those of the safetensors crate: the header fits its cap and

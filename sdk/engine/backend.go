@@ -83,7 +83,7 @@ func (b *Backend) Plan(_ context.Context, req *cladev1.PlanRequest) (*cladev1.Pl
 
 // draft opens the target's headers and settles everything that follows from them. The caller closes the artifact.
 func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact, err error) {
-	target, err := onlyTarget(spec)
+	target, err := targetOf(spec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -124,17 +124,10 @@ func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact
 	if err := d.checkKernels(); err != nil {
 		return nil, nil, err
 	}
+	if d.beside, err = b.besides(spec, d); err != nil {
+		return nil, nil, err
+	}
 	return d, a, d.checkDeterministic()
-}
-
-func onlyTarget(spec *cladev1.ModelSpec) (*cladev1.Artifact, error) {
-	if spec.Implementation != nil {
-		return nil, unhonoured("implementation", "%q is not one of this plugin's", *spec.Implementation)
-	}
-	if len(spec.Artifacts) != 1 || spec.Artifacts[0].Role != cladev1.Role_ROLE_TARGET {
-		return nil, unhonoured("artifacts", "a model is opened alone, without draft, adapter or sidecar")
-	}
-	return spec.Artifacts[0], nil
 }
 
 // Open loads the weights and starts an engine.
@@ -144,6 +137,10 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 		return nil, err
 	}
 	defer func() { _ = a.Close() }()
+	if len(d.beside) > 0 {
+		return nil, contract.Errorf(contract.UnsupportedOption, "draft", "its memory is planned, and this version of the engine does not speculate yet").
+			WithNext("leave the draft out")
+	}
 	plan, err := d.plan()
 	if err != nil {
 		return nil, err

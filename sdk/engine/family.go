@@ -7,6 +7,7 @@ import (
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/family"
 	"github.com/clademl/clade/sdk/kernels"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/weights"
@@ -18,6 +19,8 @@ type Family struct {
 	// Tables lists, for each family graph id of the manifest, the graphs that can run it. The last one is generic.
 	Tables  []Table
 	Kernels kernels.Registry
+	// Manifest holds the records by which configs of auxiliary models are read; nil where none can go with a model.
+	Manifest *family.Manifest
 }
 
 // Table is the graphs of one family graph id, in the order they are tried.

@@ -17,6 +17,9 @@ func Options() []*cladev1.Option {
 		{Path: "memory_budget_bytes", Doc: "a plan beyond it is not opened; the allocator stays below it"},
 		{Path: "kernels", Doc: "auto, off, or require, which refuses a fallback"},
 		{Path: "deterministic", Doc: "tokens do not depend on chunks, restart or cache state; on the CPU at float32 always so"},
+		{Path: "draft.dir", Doc: "a model of this plugin's own families: planned from its headers; not opened in this version, which is said"},
+		{Path: "draft.graph", Doc: "the family graph id of that model"},
+		{Path: "draft.depth", Doc: "most tokens drafted at once"},
 		{Path: "threads", Doc: "a maximum, for the CPU kernels; stock operations compute with one"},
 
 		{Path: "max_tokens", Doc: "clamped to what the context leaves"},

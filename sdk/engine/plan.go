@@ -28,6 +28,7 @@ type draft struct {
 	graphReason string
 	kernels     []*cladev1.KernelChoice
 	library     *mlx.Kernels // nil: stock operations
+	beside      []beside     // what goes with it
 }
 
 // target is what the weights are loaded for.
@@ -93,6 +94,13 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 		},
 		GraphEntry: d.graph.ID, GraphReason: d.graphReason, Kernels: d.kernels, Context: uint32(d.context),
 		BytesPerToken: uint64(perToken), Device: d.device.Name, Dtype: d.dtype.String(), Notes: d.notes(),
+	}
+	for _, one := range d.beside {
+		line, err := one.line()
+		if err != nil {
+			return nil, err
+		}
+		p.Lines = append(p.Lines, line)
 	}
 	for _, line := range p.Lines {
 		p.TotalBytes += line.Bytes
