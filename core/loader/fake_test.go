@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -139,6 +140,7 @@ func (p *fakeProcess) Score(context.Context, *cladev1.ScoreStart, []int32, func(
 }
 func (p *fakeProcess) Stats(context.Context) (*cladev1.StatsResponse, error) { return nil, nil }
 func (p *fakeProcess) Tune(_ context.Context, n uint32) (uint32, error)      { return n, nil }
+func (p *fakeProcess) Stalled() time.Duration                                { return 0 }
 func (p *fakeProcess) Done() <-chan struct{}                                 { return p.done }
 func (p *fakeProcess) Err() error                                            { return p.cause }
 func (p *fakeProcess) Pid() int                                              { return 1 }

@@ -160,6 +160,35 @@ func (m *Model) State() string {
 	return p.process.State().String()
 }
 
+// stuckAfter is how long a running request may see no progress before the model counts as stuck; evaluations are sized to
+// about a second.
+const stuckAfter = 2 * time.Second
+
+// Alive asks the present process for a sign of life: an error when it has ended, does not answer before ctx ends, or has not
+// moved its running requests on for two seconds.
+func (m *Model) Alive(ctx context.Context) error {
+	p, err := m.present()
+	if err != nil {
+		return err
+	}
+	if p == nil {
+		return contract.Errorf(contract.Unavailable, m.decision.Model.ID, "its process has ended")
+	}
+	if d := p.process.Stalled(); d > stuckAfter {
+		return contract.Errorf(contract.Unavailable, m.decision.Model.ID, "no progress for %s", d.Round(100*time.Millisecond))
+	}
+	if _, err := p.process.Stats(ctx); err != nil {
+		return contract.Errorf(contract.Unavailable, m.decision.Model.ID, "its process does not answer: %w", err)
+	}
+	return nil
+}
+
+// Load is how many requests run and how many wait for a row.
+func (m *Model) Load() (running, waiting int) {
+	running = len(m.rows)
+	return running, max(0, len(m.queue)-running)
+}
+
 // Down is closed when the present process has ended.
 func (m *Model) Down() <-chan struct{} { return m.Planned().process.Done() }
 

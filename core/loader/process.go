@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"time"
 
 	"github.com/clademl/clade/core/supervise"
 	"github.com/clademl/clade/sdk/contract/cladev1"
@@ -18,6 +19,7 @@ type Process interface {
 	Stats(ctx context.Context) (*cladev1.StatsResponse, error)
 	Tune(ctx context.Context, threads uint32) (uint32, error)
 	State() supervise.State
+	Stalled() time.Duration
 	Done() <-chan struct{}
 	Err() error
 	Pid() int

@@ -15,6 +15,7 @@ import (
 	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/core/serve/openai"
 	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,6 +28,7 @@ type fakeEngine struct {
 	readyErr error
 	restarts atomic.Int32
 	closed   atomic.Bool
+	stuck    atomic.Bool
 	closes   atomic.Int32
 	closeErr error
 	threads  atomic.Int32
@@ -86,6 +88,17 @@ func (f *fakeEngine) Close(context.Context) error {
 	return f.closeErr
 }
 
+func (f *fakeEngine) Alive(ctx context.Context) error {
+	if f.stuck.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+func (f *fakeEngine) Load() (running, waiting int) { return 2, 3 }
+func (f *fakeEngine) Stats(context.Context) (*cladev1.StatsResponse, error) {
+	return &cladev1.StatsResponse{Memory: &cladev1.MemoryStats{RssBytes: 4096}, Threads: 2}, nil
+}
 func (f *fakeEngine) Plain() admin.Model   { return f }
 func (f *fakeEngine) PlannedBytes() uint64 { return f.bytes }
 func (f *fakeEngine) Pid() int             { return 1 }

@@ -1,28 +1,47 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
+	"time"
 )
 
-// health answers 200 while every opened model can generate: an engine that is dead or not ready yet is 503, so is a drain.
-func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	type model struct {
-		ID    string `json:"id"`
-		State string `json:"state"`
-		Error string `json:"error,omitempty"`
-	}
+// probeTimeout is what an engine gets to answer a probe: health says within two seconds that one is dead or stuck.
+const probeTimeout = 1500 * time.Millisecond
+
+// modelHealth is one model as health reports it.
+type modelHealth struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
+	Error string `json:"error,omitempty"`
+}
+
+// health answers 200 while every opened model can generate: an engine that is dead, stuck or not ready yet is 503, so is a
+// drain.
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
+	defer cancel()
 	out := struct {
-		Status string  `json:"status"`
-		Models []model `json:"models"`
-	}{Status: "ok", Models: []model{}}
-	for _, m := range s.registry.models {
-		state, err := m.health()
-		entry := model{ID: m.name, State: state}
-		if err != nil {
-			entry.Error, out.Status = err.Error(), "unhealthy"
+		Status string        `json:"status"`
+		Models []modelHealth `json:"models"`
+	}{Status: "ok", Models: make([]modelHealth, len(s.registry.models))}
+	var probes sync.WaitGroup
+	for i, m := range s.registry.models {
+		probes.Go(func() {
+			state, err := m.health(ctx)
+			out.Models[i] = modelHealth{ID: m.name, State: state}
+			if err != nil {
+				out.Models[i].Error = err.Error()
+			}
+		})
+	}
+	probes.Wait()
+	for _, m := range out.Models {
+		if m.Error != "" {
+			out.Status = "unhealthy"
 		}
-		out.Models = append(out.Models, entry)
 	}
 	if s.drain.isDraining() {
 		out.Status = "draining"

@@ -154,7 +154,7 @@ func TestIdleModelsAreUnloadedAfterKeepAliveAndOpenAgain(t *testing.T) {
 	require.True(t, s.isOpen("a"), "in use longer than keep-alive")
 	release()
 	require.Eventually(t, func() bool { return !s.isOpen("a") }, 2*time.Second, 5*time.Millisecond)
-	state, err := s.find("a").health()
+	state, err := s.find("a").health(t.Context())
 	require.NoError(t, err, "an unloaded model is no fault")
 	require.Equal(t, "absent", state)
 	s.use(t, "a")()
@@ -221,7 +221,7 @@ func TestAtTheStartModelsAreNotClosedForEachOther(t *testing.T) {
 	require.NoError(t, s.openAll(t.Context()))
 	require.True(t, s.isOpen("a"))
 	require.False(t, s.isOpen("b"))
-	_, err := s.find("b").health()
+	_, err := s.find("b").health(t.Context())
 	require.NoError(t, err)
 	s.use(t, "b")() // a is idle now, so there is room
 	require.True(t, s.isOpen("b"))

@@ -11,6 +11,7 @@ import (
 	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/core/serve/openai"
 	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
 // Engine is an open model with a process behind it.
@@ -25,6 +26,12 @@ type Engine interface {
 	// PlannedBytes is the memory it was admitted with; Pid its process.
 	PlannedBytes() uint64
 	Pid() int
+	// Alive is nil when the process answers, before ctx ends, and its requests move on.
+	Alive(ctx context.Context) error
+	// Load is how many requests run and how many wait.
+	Load() (running, waiting int)
+	// Stats asks the process for memory and counters.
+	Stats(ctx context.Context) (*cladev1.StatsResponse, error)
 	// Tune sets its share of the machine's threads.
 	Tune(ctx context.Context, threads int) error
 	// Down is closed when the present process has ended.
@@ -55,6 +62,7 @@ type registry struct {
 	keepAlive time.Duration // negative: for ever
 	cores     int
 	log       *slog.Logger
+	meter     *meter
 	sharing   sync.Mutex // one division of threads at a time
 	wg        sync.WaitGroup
 	ctx       context.Context
@@ -83,13 +91,16 @@ func newRegistry(models []Served, keepAlive time.Duration, cores int, log *slog.
 	if len(models) == 0 {
 		return nil, contract.Errorf(contract.InvalidArgument, "MODEL", "no model to serve").WithNext("name at least one")
 	}
-	r := &registry{log: log, keepAlive: keepAlive, cores: cores}
+	r := &registry{meter: newMeter(), log: log, keepAlive: keepAlive, cores: cores}
 	now := time.Now().Unix()
 	for _, m := range models {
 		if r.find(m.Name) != nil {
 			return nil, contract.Errorf(contract.InvalidArgument, m.Name, "is named twice")
 		}
 		r.models = append(r.models, &served{name: m.Name, key: m.Key, open: m.Open, created: now, released: make(chan struct{}, 1)})
+	}
+	for _, m := range r.models {
+		r.meter.watch(m)
 	}
 	r.start(context.Background())
 	return r, nil
@@ -165,7 +176,7 @@ func (r *registry) Get(ctx context.Context, name string) (openai.Model, openai.C
 	if err != nil {
 		return nil, openai.Card{}, nil, err
 	}
-	return engine, m.card(), release, nil
+	return r.meter.model(m.name, engine), m.card(), release, nil
 }
 
 // List implements openai.Models.
@@ -255,7 +266,7 @@ func (m *served) card() openai.Card {
 
 // health is the engine's state and why it cannot generate now. A model that nobody opened yet, or that was unloaded, is fine
 // unless opening it failed for a fault of its own: one that found no memory is asked again with the next request.
-func (m *served) health() (string, error) {
+func (m *served) health(ctx context.Context) (string, error) {
 	m.mu.Lock()
 	e, err := m.engine, m.err
 	m.mu.Unlock()
@@ -267,7 +278,7 @@ func (m *served) health() (string, error) {
 	}
 	state := e.State()
 	if state == "ready" || state == "busy" {
-		return state, nil
+		return state, e.Alive(ctx)
 	}
 	if err == nil {
 		err = fmt.Errorf("the engine is %s", state)

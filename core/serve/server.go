@@ -107,6 +107,7 @@ func (s *Server) Handler() http.Handler {
 	openai.New(s.registry).Register(mux)
 	mux.Handle(admin.Prefix, admin.New(s, s.token))
 	mux.HandleFunc("GET /health", s.health)
+	mux.HandleFunc("GET /metrics", s.registry.metrics)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("clade is running; see GET /v1/models\n"))

@@ -157,8 +157,13 @@ func TestSilenceOnAStreamIsAHang(t *testing.T) {
 func TestHeartbeatsWithoutProgressAreAHang(t *testing.T) {
 	p := start(t, "good", func(s *Spec) { s.Stall = 1500 * time.Millisecond })
 	open(t, p)
+	require.Zero(t, p.Stalled())
+	seen := make(chan time.Duration, 1)
+	time.AfterFunc(time.Second, func() { seen <- p.Stalled() })
 	_, err := generate(t.Context(), p, "wait", nil)
 	kindIs(t, err, contract.PluginCrashed, "hang: no progress for 1.5s")
+	require.Greater(t, <-seen, 500*time.Millisecond, "it is seen before it is ended")
+	require.Zero(t, p.Stalled())
 }
 
 func TestASlowReaderIsNoHang(t *testing.T) {

@@ -35,7 +35,7 @@ type Process struct {
 
 	mu       sync.Mutex
 	dialed   []*grpc.ClientConn
-	streams  int
+	streams  map[*watched]struct{}
 	stopping bool
 	err      error
 }
@@ -55,7 +55,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	}
 	p := &Process{
 		spec: spec, child: newProcess(spec), release: release,
-		done: make(chan struct{}), cleaned: make(chan struct{}),
+		done: make(chan struct{}), cleaned: make(chan struct{}), streams: map[*watched]struct{}{},
 	}
 	p.client = goplugin.NewClient(p.config(dir))
 	ctx, cancel := context.WithTimeoutCause(ctx, spec.StartTimeout, errNoHandshake)
@@ -232,7 +232,7 @@ func (p *Process) State() State {
 	switch {
 	case p.stopping:
 		return Draining
-	case p.streams > 0:
+	case len(p.streams) > 0:
 		return Busy
 	}
 	return Ready

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,7 +29,14 @@ type watched struct {
 	timer    *time.Timer
 	counts   [2]uint64
 	advanced time.Time
+	returned time.Time // when the last Recv returned
+
+	// waiting is advanced while a Recv waits, in nanoseconds since 1970, and 0 while the host reads nothing.
+	waiting atomic.Int64
 }
+
+// readerPause is how long the host may stay away from a stream before what it then finds says nothing of the plugin's pace.
+const readerPause = 500 * time.Millisecond
 
 // enter begins a stream; leave ends it, more than once is fine.
 func (p *Process) enter(ctx context.Context) (*watched, context.Context, error) {
@@ -37,11 +45,11 @@ func (p *Process) enter(ctx context.Context) (*watched, context.Context, error) 
 	if p.stopping {
 		return nil, nil, contract.Errorf(contract.Unavailable, p.spec.name(), "the plugin is stopping")
 	}
-	p.streams++
 	inner, cancel := context.WithCancel(ctx)
 	w := &watched{p: p, ctx: inner, cancel: cancel, advanced: time.Now()}
 	w.timer = time.AfterFunc(p.spec.Silence, w.hung)
 	w.timer.Stop()
+	p.streams[w] = struct{}{}
 	return w, inner, nil
 }
 
@@ -50,7 +58,7 @@ func (w *watched) leave() {
 		w.timer.Stop()
 		w.cancel()
 		w.p.mu.Lock()
-		w.p.streams--
+		delete(w.p.streams, w)
 		w.p.mu.Unlock()
 	})
 }
@@ -73,9 +81,15 @@ func (w *watched) send(fn func() error) error {
 
 // recv runs one Recv under the watchdog and ends the stream when it fails.
 func recv[T any](w *watched, fn func() (T, error)) (T, error) {
+	if now := time.Now(); now.Sub(w.returned) > readerPause {
+		w.advanced = now
+	}
 	w.timer.Reset(w.p.spec.Silence)
+	w.waiting.Store(w.advanced.UnixNano())
 	m, err := fn()
+	w.waiting.Store(0)
 	w.timer.Stop()
+	w.returned = time.Now()
 	if err != nil {
 		err = w.p.fault(w.ctx, err)
 		w.leave()
@@ -97,6 +111,20 @@ func (w *watched) observe(beat *cladev1.Progress) {
 		w.p.child.kill(contract.Errorf(contract.PluginCrashed, w.p.spec.name(),
 			"hang: no progress for %s and it was killed", w.p.spec.Stall))
 	}
+}
+
+// Stalled is the longest time that a running stream has waited for the plugin to move on; 0 while none runs. Heartbeats with
+// the same counts are no movement.
+func (p *Process) Stalled() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	longest, now := time.Duration(0), time.Now().UnixNano()
+	for w := range p.streams {
+		if since := w.waiting.Load(); since != 0 {
+			longest = max(longest, time.Duration(now-since))
+		}
+	}
+	return longest
 }
 
 // Open loads the model. on gets every event before the last, in order; nil drops them.

@@ -1,0 +1,157 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/clademl/clade/core/generate"
+	"github.com/clademl/clade/core/serve/openai"
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/contract/cladev1"
+)
+
+// Bounds of the histograms, in seconds: those of vLLM, so that its dashboards fit.
+var (
+	firstTokenBounds = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
+	betweenBounds    = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
+	requestBounds    = []float64{0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
+)
+
+// scrapeTimeout bounds the asking of one engine while metrics are written.
+const scrapeTimeout = 500 * time.Millisecond
+
+// meter counts what the models of one server do, under vLLM's metric names where it has one for the thing.
+type meter struct{ set *metrics.Set }
+
+func newMeter() *meter { return &meter{metrics.NewSet()} }
+
+// name is a metric of one model, in the exposition's syntax.
+func name(metric, model string, labels ...string) string {
+	out := fmt.Sprintf("%s{model_name=%s", metric, strconv.Quote(model))
+	for i := 0; i+1 < len(labels); i += 2 {
+		out += fmt.Sprintf(",%s=%s", labels[i], strconv.Quote(labels[i+1]))
+	}
+	return out + "}"
+}
+
+// watch makes the gauges of a model, which ask its present engine when they are read.
+func (m *meter) watch(s *served) {
+	load := func(pick func(running, waiting int) int) func() float64 {
+		return func() float64 {
+			e := s.current()
+			if e == nil {
+				return 0
+			}
+			return float64(pick(e.Load()))
+		}
+	}
+	m.set.NewGauge(name("vllm:num_requests_running", s.name), load(func(r, _ int) int { return r }))
+	m.set.NewGauge(name("vllm:num_requests_waiting", s.name), load(func(_, w int) int { return w }))
+	m.set.NewGauge(name("clade:planned_bytes", s.name), func() float64 {
+		if e := s.current(); e != nil {
+			return float64(e.PlannedBytes())
+		}
+		return 0
+	})
+	m.set.NewGauge(name("clade:up", s.name), func() float64 {
+		if e := s.current(); e != nil && (e.State() == "ready" || e.State() == "busy") {
+			return 1
+		}
+		return 0
+	})
+	for metric, read := range map[string]func(*cladev1.StatsResponse) float64{
+		"clade:resident_bytes": func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetRssBytes()) },
+		"clade:active_bytes":   func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetActiveBytes()) },
+		"clade:threads":        func(r *cladev1.StatsResponse) float64 { return float64(r.GetThreads()) },
+	} {
+		m.set.NewGauge(name(metric, s.name), func() float64 {
+			e := s.current()
+			if e == nil {
+				return 0
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+			defer cancel()
+			stats, err := e.Stats(ctx)
+			if err != nil {
+				return 0 // clade:up says why
+			}
+			return read(stats)
+		})
+	}
+}
+
+// model is m with its requests counted.
+func (m *meter) model(name string, e openai.Model) openai.Model { return measured{e, m, name} }
+
+type measured struct {
+	openai.Model
+	meter *meter
+	name  string
+}
+
+// Generate implements openai.Model.
+func (m measured) Generate(ctx context.Context, ids []int32, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
+	begun := time.Now()
+	var last time.Time
+	first := m.histogram("vllm:time_to_first_token_seconds", firstTokenBounds)
+	between := m.histogram("vllm:inter_token_latency_seconds", betweenBounds)
+	result, err := m.Model.Generate(ctx, ids, request, func(d generate.Delta) error {
+		now := time.Now()
+		if n := len(d.IDs); n > 0 {
+			if last.IsZero() {
+				first.Update(now.Sub(begun).Seconds())
+			} else {
+				for range n {
+					between.Update(now.Sub(last).Seconds() / float64(n))
+				}
+			}
+			last = now
+			m.count("vllm:generation_tokens_total", n)
+		}
+		return emit(d)
+	})
+	m.histogram("vllm:e2e_request_latency_seconds", requestBounds).Update(time.Since(begun).Seconds())
+	if err != nil {
+		reason := "error"
+		if contract.KindOf(err) == contract.Cancelled {
+			reason = "abort"
+		}
+		m.count("vllm:request_success_total", 1, "finished_reason", reason)
+		return result, err
+	}
+	m.finish(result)
+	return result, nil
+}
+
+// finish counts what only the end of a request tells.
+func (m measured) finish(r generate.Result) {
+	m.count("vllm:request_success_total", 1, "finished_reason", r.Finish)
+	m.count("vllm:prompt_tokens_total", int(r.Usage.PromptTokens))
+	m.count("vllm:prefix_cache_queries_total", int(r.Usage.PromptTokens))
+	m.count("vllm:prefix_cache_hits_total", int(r.Usage.CachedTokens))
+	m.histogram("vllm:request_prefill_time_seconds", requestBounds).Update(r.Usage.Prefill.Seconds())
+	m.histogram("vllm:request_decode_time_seconds", requestBounds).Update(r.Usage.Decode.Seconds())
+	if r.Provenance.Resumed {
+		m.count("clade:requests_resumed_total", 1)
+	}
+}
+
+func (m measured) count(metric string, n int, labels ...string) {
+	m.meter.set.GetOrCreateCounter(name(metric, m.name, labels...)).Add(n)
+}
+
+func (m measured) histogram(metric string, bounds []float64) *metrics.PrometheusHistogram {
+	return m.meter.set.GetOrCreatePrometheusHistogramExt(name(metric, m.name), bounds)
+}
+
+// metrics writes everything in the Prometheus text format.
+func (r *registry) metrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	r.meter.set.WritePrometheus(w)
+	metrics.WriteProcessMetrics(w)
+}
