@@ -4,13 +4,13 @@
 // read OpenAI-style JSON and keep the order of its keys, because templates print it. StopFilter ends an answer at a stop
 // string wherever the pieces of the stream are cut.
 //
-// Invariants: a template is data of a model file, so it runs under limits (limits.go) and cannot hang the host or grow
-// its stack without end; a Template is immutable and safe for concurrent use; a StopFilter gives the same text for every
+// Invariants: a template is data of a model file, so it runs under limits (limits.go, memory.go) and cannot hang the
+// host, grow its stack or take its memory; a Template is immutable and safe for concurrent use; a StopFilter gives the same text for every
 // way of cutting its input.
 //
-// Known to differ from Python, because the jinja library decides it: a tuple prints as a list, ** gives a float, None
-// joined to a string by ~ or + is empty (Python writes "None" or raises), and an attribute of something undefined is
-// undefined (jinja2 raises). No published template in the goldens depends on these.
+// A template runs on the jinja library, but its expressions are rewritten to call our functions (expression.go), which compute
+// as Python does and within bounds. Known to differ from Python: a tuple prints as a list, whole numbers end at 64 bits, lists and
+// mappings can be changed (transformers' sandbox forbids it, other programs' templates do it), a recursive loop is refused.
 //
 // Not for: turning text into ids (sdk/tokenizer), tool-call and reasoning parsers, media parts: these come with their own
 // issues, and a part that is not text is refused by its type until then.

@@ -2,31 +2,48 @@ package chat
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"unicode"
 )
 
 // The names under which a rewritten template reaches our own functions.
 const (
-	tickName  = "clade_tick"
-	tickVar   = "clade_ticked"
-	printName = "clade_print"
+	tickName   = "clade_tick"
+	tickVar    = "clade_ticked"
+	unpackVar  = "clade_unpacked"
+	keptVar    = "clade_kept"
+	printName  = "clade_print"
+	raiseName  = "clade_raise"
+	foldName   = "clade_fold"
+	negName    = "clade_neg"
+	inName     = "clade_in"
+	attrName   = "clade_attr"
+	itemName   = "clade_item"
+	sliceName  = "clade_slice"
+	methodName = "clade_method"
+	filterName = "clade_filter"
+	testName   = "clade_test"
+	iterName   = "clade_iter"
 )
 
 // rewrite turns a template into one that the jinja library renders as Python's jinja2 does. The library cannot be
 // interrupted, strips whitespace by other rules, knows fewer escapes and prints values in its own way. So whitespace
 // control is resolved here, by the rules of jinja2's lexer with trim_blocks and lstrip_blocks; text becomes string
-// literals, which nothing strips; what is printed goes through clade_print; filters we serve get our names; and loop
-// bodies and macros begin by calling clade_tick.
+// literals, which nothing strips; expressions are rewritten by jinja2's grammar to call our functions (expression.go); and
+// loop bodies and macros begin by calling clade_tick.
 func rewrite(src string) (string, error) {
 	src = strings.ReplaceAll(strings.ReplaceAll(src, "\r\n", "\n"), "\r", "\n")
 	src = strings.TrimSuffix(src, "\n") // jinja2's keep_trailing_newline is off
-	w := rewriter{src: src, lineStart: true}
+	w := rewriter{whole: src, src: src, lineStart: true}
 	for {
 		k := nextTag(w.src)
 		if k < 0 {
 			w.text(w.src)
 			w.flush()
+			if len(w.open) > 0 {
+				return "", fmt.Errorf("a %s block is not closed", w.open[len(w.open)-1].kind)
+			}
 			return w.out.String(), nil
 		}
 		text := w.src[:k]
@@ -44,7 +61,7 @@ func rewrite(src string) (string, error) {
 			err = w.tag(open)
 		}
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("line %d: %w", w.line(), err)
 		}
 	}
 }
@@ -66,10 +83,13 @@ func nextTag(s string) int {
 }
 
 type rewriter struct {
+	whole     string
 	src       string // what is left
 	out       strings.Builder
 	held      strings.Builder // text not written yet
 	lineStart bool            // whether the part before src ended a line
+	open      []block
+	blocks    int // that were opened
 }
 
 // sign takes a - or + behind a tag's opening.
@@ -107,9 +127,9 @@ func (w *rewriter) flush() {
 	if w.held.Len() == 0 {
 		return
 	}
-	w.out.WriteString(`{{"`)
+	w.out.WriteString("{{" + printName + `("`)
 	writeLiteral(&w.out, w.held.String(), '"')
-	w.out.WriteString(`"}}`)
+	w.out.WriteString(`")}}`)
 	w.held.Reset()
 }
 
@@ -207,16 +227,16 @@ func (w *rewriter) tag(open string) error {
 		return err
 	}
 	w.flush()
+	line := w.line()
 	w.src = w.src[t.i:]
 	w.trailing(t.sign, open == "{%")
-	if open == "{{" {
-		w.out.WriteString("{{" + printName + "(" + t.out.String() + ")}}")
-		return nil
+	if open == "{%" {
+		return w.statement(t.tokens, line)
 	}
-	w.out.WriteString("{%" + t.out.String() + "%}")
-	switch t.keyword() {
-	case "for", "macro":
-		w.out.WriteString("{% set " + tickVar + " = " + tickName + "() %}")
-	}
-	return nil
+	x := expression{tokens: t.tokens, line: line}
+	w.out.WriteString("{{ " + printName + "(" + x.value() + ") }}")
+	return x.end()
 }
+
+// line is the line of the template that is read now.
+func (w *rewriter) line() int { return 1 + strings.Count(w.whole[:len(w.whole)-len(w.src)], "\n") }

@@ -7,14 +7,26 @@ import (
 	"unicode/utf8"
 )
 
-// tag reads what is inside one tag and rewrites it.
+// token is one word of a tag, written as the library reads it.
+type token struct {
+	kind byte // one of the kinds below
+	text string
+}
+
+const (
+	wordToken   = 'w'
+	textToken   = 't' // a string literal with its quotes
+	numberToken = 'n'
+	signToken   = 's' // an operator or bracket
+)
+
+// tag reads what is inside one tag.
 type tag struct {
 	src, closer string
 	i           int
-	out         strings.Builder
+	tokens      []token
 	sign        byte // of the closing
 	open        int  // brackets
-	piped       bool // a filter's name comes next
 }
 
 // read stops behind the closing. Like jinja2's lexer, it sees no closing within brackets or strings.
@@ -25,6 +37,8 @@ func (t *tag) read() error {
 		}
 		c := t.src[t.i]
 		switch {
+		case pythonSpace(rune(c)):
+			t.i++
 		case c == '"' || c == '\'':
 			if err := t.literal(c); err != nil {
 				return err
@@ -32,7 +46,11 @@ func (t *tag) read() error {
 		case c >= '0' && c <= '9':
 			t.number()
 		case nameByte(c):
-			t.name()
+			start := t.i
+			for t.i < len(t.src) && nameByte(t.src[t.i]) {
+				t.i++
+			}
+			t.add(wordToken, t.src[start:t.i])
 		default:
 			if err := t.operator(c); err != nil {
 				return err
@@ -41,6 +59,8 @@ func (t *tag) read() error {
 	}
 	return errors.New("a tag is not closed")
 }
+
+func (t *tag) add(kind byte, text string) { t.tokens = append(t.tokens, token{kind, text}) }
 
 func (t *tag) closed() bool {
 	rest := t.src[t.i:]
@@ -57,6 +77,9 @@ func (t *tag) closed() bool {
 	return false
 }
 
+// doubles are the operators of two characters.
+var doubles = map[string]bool{"**": true, "//": true, "==": true, "!=": true, "<=": true, ">=": true}
+
 func (t *tag) operator(c byte) error {
 	switch c {
 	case '(', '[', '{':
@@ -68,14 +91,12 @@ func (t *tag) operator(c byte) error {
 			return fmt.Errorf("a %q closes nothing", c)
 		}
 	}
-	if c != ' ' && c != '\t' && c != '\n' {
-		t.piped = c == '|'
+	n := 1
+	if t.i+2 <= len(t.src) && doubles[t.src[t.i:t.i+2]] {
+		n = 2
 	}
-	t.out.WriteByte(c)
-	if c == '}' {
-		t.out.WriteByte(' ') // the library takes "}}" within a dict for the end of the tag
-	}
-	t.i++
+	t.add(signToken, t.src[t.i:t.i+n])
+	t.i += n
 	return nil
 }
 
@@ -83,23 +104,10 @@ func nameByte(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf
 }
 
-func (t *tag) name() {
-	start := t.i
-	for t.i < len(t.src) && nameByte(t.src[t.i]) {
-		t.i++
-	}
-	name := t.src[start:t.i]
-	if ours, ok := ourFilters[name]; ok && t.piped {
-		name = ours.name
-	}
-	t.piped = false
-	t.out.WriteString(name)
-}
-
-// number writes 1_000 and 1e9 in the forms that the library reads.
+// number writes 1_000 and 1e9 in the forms that the library reads. Behind a point, as in a.0.b, it is an index.
 func (t *tag) number() {
-	t.piped = false
-	start, exponent, point := t.i, false, false
+	index := len(t.tokens) > 0 && t.tokens[len(t.tokens)-1].text == "."
+	start, exponent, point := t.i, index, index
 	for ; t.i < len(t.src); t.i++ {
 		c := t.src[t.i]
 		switch {
@@ -120,7 +128,7 @@ func (t *tag) number() {
 	if k := strings.IndexAny(s, "eE"); k >= 0 && !point {
 		s = s[:k] + ".0" + s[k:]
 	}
-	t.out.WriteString(s)
+	t.add(numberToken, s)
 }
 
 func exponentAt(s string) bool {
@@ -128,33 +136,23 @@ func exponentAt(s string) bool {
 	return s != "" && s[0] >= '0' && s[0] <= '9'
 }
 
-// keyword is the first word of a statement.
-func (t *tag) keyword() string {
-	s := strings.TrimLeftFunc(t.out.String(), pythonSpace)
-	end := 0
-	for end < len(s) && nameByte(s[end]) {
-		end++
-	}
-	return s[:end]
-}
-
 // literal decodes a Python string literal and writes it with the escapes that the library knows.
 func (t *tag) literal(quote byte) error {
-	t.piped = false
-	t.i++
-	t.out.WriteByte(quote)
-	for t.i < len(t.src) && t.src[t.i] != quote {
+	var b strings.Builder
+	b.WriteByte(quote)
+	for t.i++; t.i < len(t.src) && t.src[t.i] != quote; {
 		s, n := t.src[t.i:t.i+1], 1
 		if s == `\` && t.i+1 < len(t.src) {
 			s, n = unescape(t.src[t.i:])
 		}
-		writeLiteral(&t.out, s, quote)
+		writeLiteral(&b, s, quote)
 		t.i += n
 	}
 	if t.i >= len(t.src) {
 		return errors.New("a string is not closed")
 	}
 	t.i++
-	t.out.WriteByte(quote)
+	b.WriteByte(quote)
+	t.add(textToken, b.String())
 	return nil
 }

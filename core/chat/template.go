@@ -103,13 +103,8 @@ func (t *Template) variables(messages []map[string]any, opts RenderOptions, r *r
 		}
 		data[name] = value
 	}
-	for name, fn := range map[string]function{
-		"raise_exception": r.raise, "strftime_now": r.strftime, "range": r.numbers, tickName: r.tick, printName: printFilter,
-	} {
+	for name, fn := range r.functions() {
 		data[name] = jinja.NewCallable(name, fn)
-	}
-	for _, f := range ourFilters {
-		data[f.name] = jinja.NewCallable(f.name, f.fn)
 	}
 	return data, nil
 }
@@ -141,6 +136,9 @@ type rendering struct {
 	deadline time.Time
 	now      time.Time
 	steps    int
+	written  int // bytes that {{ }} wrote
+	charged  int // bytes since the heap was looked at
+	base     uint64
 	failed   atomic.Pointer[contract.Error]
 }
 
@@ -207,13 +205,32 @@ func (r *rendering) tick([]jinja.Value, map[string]jinja.Value) (jinja.Value, er
 	return jinja.None(), nil
 }
 
-func (r *rendering) raise(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
-	if len(args) != 1 {
-		return jinja.None(), errors.New("raise_exception takes one message")
+// functions are what a rewritten template calls.
+func (r *rendering) functions() map[string]function {
+	return map[string]function{
+		raiseName: r.raise, "raise_exception": r.raiseNothing, "strftime_now": r.strftime, "range": r.numbers, tickName: r.tick,
+		printName: r.print, foldName: r.fold, negName: r.negate, inName: r.in, attrName: r.attribute, itemName: r.item, sliceName: r.slice,
+		methodName: r.method, iterName: r.iterate, testName: r.test, filterName: r.filter,
 	}
-	e := &contract.Error{Kind: contract.InvalidArgument, Subject: subject, Message: printed(args[0])}
+}
+
+// filter is args[1] | args[0](args[2:]).
+func (r *rendering) filter(args []jinja.Value, kwargs map[string]jinja.Value) (jinja.Value, error) {
+	return r.apply(args[0].AsString(), call{args[1:], kwargs})
+}
+
+// raise is raise_exception at the line args[0].
+func (r *rendering) raise(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+	if len(args) != 2 {
+		return r.raiseNothing(nil, nil)
+	}
+	e := &contract.Error{Kind: contract.InvalidArgument, Subject: fmt.Sprintf("%s, line %s", subject, printed(args[0])), Message: printed(args[1])}
 	r.failed.CompareAndSwap(nil, e)
 	return jinja.None(), e
+}
+
+func (r *rendering) raiseNothing([]jinja.Value, map[string]jinja.Value) (jinja.Value, error) {
+	return jinja.None(), errors.New("raise_exception takes one message")
 }
 
 func printed(v jinja.Value) string {
