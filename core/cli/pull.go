@@ -50,9 +50,7 @@ func (a *app) pullCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := a.offerPlugin(cmd.Context(), h, plugin, m.ID); err != nil {
-			return err
-		}
+		a.offerPlugin(h, plugin)
 		if *asJSON {
 			return a.printJSON(localModel{Model: m, Bytes: m.Size(), Format: formatOf(m)})
 		}
@@ -89,23 +87,14 @@ func (h *host) takes(ctx context.Context, p *hub.Pull) (string, error) {
 	return entry.Plugin, nil
 }
 
-// offerPlugin brings the family that the model needs, or tells how to, if it is not there.
-func (a *app) offerPlugin(ctx context.Context, h *host, plugin, model string) error {
+// offerPlugin tells how to get the family that the model needs, if it is not there.
+func (a *app) offerPlugin(h *host, plugin string) {
 	if plugin == "" {
-		return nil
+		return
 	}
-	_, err := h.Find(plugin)
-	if err == nil {
-		return nil
+	if _, err := h.plugins.find(plugin); err != nil {
+		a.note("%s", err)
 	}
-	if contract.KindOf(err) == contract.PluginMissing {
-		done, bringErr := a.bringPlugin(ctx, h, plugin, model)
-		if done || bringErr != nil {
-			return bringErr
-		}
-	}
-	a.note("%s", err)
-	return nil
 }
 
 // download runs a pull with progress.

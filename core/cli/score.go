@@ -52,19 +52,16 @@ func (a *app) scoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := checkOutput(*logits); err != nil {
-				return err
-			}
 			return a.withModel(cmd.Context(), model, args[0], func(m *loader.Model) error {
 				return a.writeLogits(cmd.Context(), m, ids, *logits, *asJSON)
 			})
 		}
-		content, err := a.readText(*text)
+		data, err := a.readInput(*text)
 		if err != nil {
 			return err
 		}
 		return a.withModel(cmd.Context(), model, args[0], func(m *loader.Model) error {
-			return a.perplexity(cmd.Context(), m, content, *row, *asJSON)
+			return a.perplexity(cmd.Context(), m, string(data), *row, *asJSON)
 		})
 	}
 	return cmd

@@ -47,13 +47,11 @@ func (a *app) tokenizeCommand() *cobra.Command {
 			return contract.Errorf(contract.InvalidArgument, "tokenize", "give either --text or --text-file")
 		}
 		if *file != "" {
-			var err error
-			if *text, err = a.readText(*file); err != nil {
+			data, err := a.readInput(*file)
+			if err != nil {
 				return err
 			}
-		}
-		if err := checkText("--text", *text); err != nil {
-			return err
+			*text = string(data)
 		}
 		return a.withText(args[0], func(t loader.Text) error {
 			ids, err := t.Encode(*text, !*noSpecial)

@@ -84,10 +84,10 @@ func TestASealedPluginIsFoundAndVerified(t *testing.T) {
 	require.NoError(t, (&Verifier{}).Verify(in))
 }
 
-func TestAMissingPluginNamesTheExactCommand(t *testing.T) {
+func TestAMissingPluginNamesThePlacesAndTheNextStep(t *testing.T) {
 	_, err := Discover("/a", "/b").Find("qwen")
 	require.Equal(t, contract.PluginMissing, contract.KindOf(err))
-	require.ErrorContains(t, err, "qwen: the plugin is not installed; clade plugin install qwen")
+	require.ErrorContains(t, err, "qwen: the plugin is not in /a, /b; build it with `make build`")
 }
 
 func TestAPluginThatOthersMayHaveChangedIsRefused(t *testing.T) {

@@ -125,7 +125,7 @@ func TestACompositionThatCannotBeHonouredIsRefused(t *testing.T) {
 		"paging":        {Paging: ptr(true)},
 		"rows":          {Rows: ptr(uint32(8))},
 		"prefill_chunk": {PrefillChunk: ptr(uint32(0))},
-		"kernels":       {Kernels: ptr("fast")},
+		"kernels":       {Kernels: ptr("faster")},
 		"deterministic": {Dtype: ptr("bfloat16"), Deterministic: ptr(true), Kernels: ptr("off")},
 	}
 	for option, composition := range tests {

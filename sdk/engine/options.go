@@ -15,7 +15,7 @@ func Options() []*cladev1.Option {
 		{Path: "context", Doc: "most tokens of a sequence"},
 		{Path: "max_generation", Doc: "most tokens one request may generate"},
 		{Path: "memory_budget_bytes", Doc: "a plan beyond it is not opened; the allocator stays below it"},
-		{Path: "kernels", Doc: "auto, off, or require, which refuses a fallback"},
+		{Path: "kernels", Doc: "auto, off, require, which refuses a fallback, or fast, which rounds activations to 8 bits in front of quantized weights"},
 		{Path: "deterministic", Doc: "tokens do not depend on chunks, restart or cache state; on the CPU at float32 always so"},
 		{Path: "draft.dir", Doc: "a model of this plugin's own families: planned from its headers; not opened in this version, which is said"},
 		{Path: "draft.graph", Doc: "the family graph id of that model"},

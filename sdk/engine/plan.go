@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 
-	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
@@ -32,31 +31,8 @@ type draft struct {
 }
 
 // target is what the weights are loaded for.
-func (d *draft) target() weights.Target { return weights.Target{DType: d.dtype, Kernels: d.library} }
-
-// chooseKernels takes the kernels for this model if all that its graph wants are there: they share packed weights, so one
-// alone is of no use.
-func (d *draft) chooseKernels(b *Backend) {
-	d.kernels = b.kernels.Load().Choose(d.graph.Kernels...)
-	reason := ""
-	switch {
-	case d.kernelPolicy == "off":
-		reason = "kernels=off"
-	case d.device.Kind != mlx.CPU:
-		reason = "there is none for " + d.device.Name
-	case !d.Layout.kernelsFit():
-		reason = "heads are not a multiple of 16 wide"
-	}
-	native := len(d.kernels) > 0
-	for _, k := range d.kernels {
-		if reason != "" {
-			k.Native, k.Reason = false, reason
-		}
-		native = native && k.Native
-	}
-	if native {
-		d.library = b.library.Kernels
-	}
+func (d *draft) target() weights.Target {
+	return weights.Target{DType: d.dtype, Kernels: d.library, Int8: d.library != nil && d.kernelPolicy == kernelsFast}
 }
 
 // plan sums what opening takes.
@@ -76,7 +52,7 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 		held += "; " + q
 	}
 	kvBytes := perToken * int64(kv.Capacity(d.context))
-	token := d.TokenBytes(d.context, d.dtype, d.library != nil)
+	token := d.tokenBytes()
 	logits := int64(d.Layout.Vocab) * 4 * sampledRows
 	chunk := int64(d.chunk) * token
 	p := &cladev1.Plan{
@@ -127,31 +103,6 @@ func lineOf(p *cladev1.Plan, name string) int64 {
 // sampledRows is how many rows of the vocabulary's width sampling holds at once: logits, their filtered copies, noise.
 const sampledRows = 12
 
-func (d *draft) notes() []string {
-	q, held := d.Weights.Quantized(), d.Weights.Held()
-	switch {
-	case q == "" || d.library != nil && held == "":
-		return nil
-	case d.library != nil:
-		return []string{fmt.Sprintf("weights (%s) take more memory than in the file, with the same values: the kernels have no such levels", held)}
-	}
-	return []string{fmt.Sprintf("quantized weights (%s) are dequantized to float32 at load: no kernels read them packed", q)}
-}
-
-// checkKernels refuses a fallback where the composition asks for it.
-func (d *draft) checkKernels() error {
-	if d.kernelPolicy != "require" {
-		return nil
-	}
-	for _, k := range d.kernels {
-		if !k.Native {
-			return contract.Errorf(contract.UnsupportedOption, "kernels", "%s cannot run: %s", k.Name, k.Reason).
-				WithNext("use kernels=auto to run the fallback")
-		}
-	}
-	return nil
-}
-
 // checkDeterministic refuses what has no proof: the kernels have one for every dtype, stock operations on the CPU for float32.
 func (d *draft) checkDeterministic() error {
 	if !d.deterministic || d.library != nil || (d.device.Kind == mlx.CPU && d.dtype == mlx.Float32) {
@@ -162,6 +113,6 @@ func (d *draft) checkDeterministic() error {
 
 // cutChunk keeps an evaluation's activations within transientBytes.
 func (d *draft) cutChunk() {
-	fits := int(transientBytes / max(1, d.TokenBytes(d.context, d.dtype, d.library != nil)))
+	fits := int(transientBytes / max(1, d.tokenBytes()))
 	d.chunk = max(1, min(d.chunk, fits))
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/clademl/clade/sdk/mlx"
 )
 
-// maxThreads is what the kernels take at most (native/kernels, set_threads).
-const maxThreads = 1024
-
 // defaultChunk is used when a composition leaves the prefill chunk open.
 const defaultChunk = 256
 
@@ -24,7 +21,7 @@ type settings struct {
 	context       int // 0: the model's own
 	maxGeneration int
 	budget        int64  // 0: none
-	kernelPolicy  string // auto, off or require
+	kernelPolicy  string // one of kernelPolicies
 	deterministic bool
 	threads       int // of the kernels
 }
@@ -40,8 +37,8 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	}
 	if out.threads = int(c.GetThreads()); c.Threads == nil {
 		out.threads = runtime.NumCPU()
-	} else if out.threads < 1 || out.threads > maxThreads {
-		return out, invalid("threads", "%d: want 1 to %d", out.threads, maxThreads)
+	} else if out.threads < 1 {
+		return out, invalid("threads", "at least one is needed")
 	}
 	var err error
 	if out.device, err = pickDevice(c.GetDevice(), devices); err != nil {
@@ -62,8 +59,8 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	if c.Rows != nil && c.GetRows() != 1 {
 		return out, unhonoured("rows", "%d rows: one request runs at a time", c.GetRows())
 	}
-	if !slices.Contains([]string{"", "auto", "off", "require"}, out.kernelPolicy) {
-		return out, unhonoured("kernels", "%q is not one of auto, off, require", out.kernelPolicy)
+	if out.kernelPolicy != "" && !slices.Contains(kernelPolicies, out.kernelPolicy) {
+		return out, unhonoured("kernels", "%q is not one of %s", out.kernelPolicy, strings.Join(kernelPolicies, ", "))
 	}
 	return out, nil
 }
@@ -116,6 +113,6 @@ func checkKV(kv *cladev1.KvScheme, dtype mlx.DType) error {
 	return nil
 }
 
-func unhonoured(option, format string, args ...any) error {
+func unhonoured(option, format string, args ...any) *contract.Error {
 	return contract.Errorf(contract.UnsupportedOption, option, format, args...)
 }

@@ -18,6 +18,14 @@ var (
 		Devices:   []string{"cpu"},
 		Fallback:  "matrices are arrays, dequantized to float32 at load, and MLX multiplies them",
 	}
+	// LinearInt8 is Linear with quantized matrices and activations rounded to 8 bits: it runs where kernels=fast asks for it.
+	LinearInt8 = Kernel{
+		Name: "linear-int8",
+		Signature: "x [.., in] as 8 bits with a scale for 32 columns at most, w [out, in] affine -> [.., out]; " +
+			"error at most the sum over columns of |w| max|x| / 254, the maximum over the columns that share a scale",
+		Devices:  []string{"cpu"},
+		Fallback: "linear, with the activations as they are",
+	}
 	// Embed looks up rows.
 	Embed = Kernel{
 		Name:      "embed",
@@ -35,7 +43,7 @@ var (
 )
 
 // CPU is the registry of all of them.
-func CPU() Registry { return NewRegistry(Linear, Embed, Attend) }
+func CPU() Registry { return NewRegistry(Linear, Embed, Attend, LinearInt8) }
 
 // Tested is the runtime's library with every kernel compared with its fallback once.
 type Tested struct {
@@ -55,10 +63,18 @@ func Load(r *mlx.Runtime) (_ *Tested, err error) {
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	t := &Tested{Kernels: k, results: map[string]error{}}
-	for name, test := range map[string]func(*mlx.Scope, *mlx.Kernels) error{Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend} {
+	for name, test := range tests {
+		if !k.Has(name) {
+			continue
+		}
 		t.results[name] = w.Do(context.Background(), func(s *mlx.Scope) error { return errors.Join(test(s, k), s.Err()) })
 	}
 	return t, nil
+}
+
+// tests compare a kernel with its fallback.
+var tests = map[string]func(*mlx.Scope, *mlx.Kernels) error{
+	Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend, LinearInt8.Name: testLinearInt8,
 }
 
 // SelfTest is the result of the comparison at load.
@@ -141,6 +157,38 @@ func testLinear(s *mlx.Scope, k *mlx.Kernels) error {
 		want := s.Add(residual, s.Mul(s.SiLU(s.Matmul(n, s.Transpose(wideA))), s.Matmul(n, s.Transpose(wideB))))
 		if err := agree(s, got, want); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// testLinearInt8 holds the kernel to its bound against the exact product: values are at most 1, and so are weights.
+func testLinearInt8(s *mlx.Scope, k *mlx.Kernels) error {
+	const rows, cols, in = 5, 40, 64
+	p, wide, err := packedWave(s, k, 1, cols, in)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.SetInt8(true); err != nil {
+		return err
+	}
+	x := wave(s, 3, rows, in)
+	got, err := mlx.ToSlice[float32](s, s.PackedLinear(x, mlx.PackedLinear{Weights: []*mlx.Packed{p}}))
+	if err != nil {
+		return err
+	}
+	want, err := mlx.ToSlice[float32](s, s.Matmul(x, s.Transpose(wide)))
+	if err != nil {
+		return err
+	}
+	sums, err := mlx.ToSlice[float32](s, s.Sum(s.Abs(wide), 1, false))
+	if err != nil {
+		return err
+	}
+	for i := range want {
+		if bound := float64(sums[i%cols])/254 + 1e-5; !(math.Abs(float64(got[i])-float64(want[i])) <= bound) {
+			return fmt.Errorf("differs from the exact product by %g, the bound is %g", math.Abs(float64(got[i])-float64(want[i])), bound)
 		}
 	}
 	return nil

@@ -64,7 +64,7 @@ func (k *Kernels) Names() []string { return slices.Clone(k.names) }
 // Has tells whether the library has a kernel.
 func (k *Kernels) Has(name string) bool { return slices.Contains(k.names, name) }
 
-// Level is the instruction set in use: avx512, avx2, neon or generic.
+// Level is the instruction set in use: avx512vnni, avx512, avxvnni, avx2, neondot, neon or generic.
 func (k *Kernels) Level() string { return C.GoString(C.ck_level()) }
 
 // Levels lists what this machine can run, best first.
@@ -220,6 +220,13 @@ func (p *Packed) SetBias(bias []float32) error {
 		return &OpError{Op: "set_bias", Message: fmt.Sprintf("%d values for %d rows", len(bias), p.Rows)}
 	}
 	return p.set("set_bias", func() C.int { return C.ck_set_bias(p.ctx, (*C.float)(unsafe.SliceData(bias))) })
+}
+
+// SetInt8 makes products with a quantized weight round x to 8 bits, one scale for 32 columns at most. Against the exact product they
+// are off by at most the sum over the columns of |w| times 1/254 of the largest |x| that shares the scale, beside float32's own
+// error; they too depend on nothing but their row. The kernel "linear-int8" of the library.
+func (p *Packed) SetInt8(on bool) error {
+	return p.set("set_int8", func() C.int { return C.ck_set_int8(p.ctx, C.bool(on)) })
 }
 
 func (p *Packed) set(op string, call func() C.int) error {

@@ -33,8 +33,12 @@ typedef struct {
 	F(int, attend, (mlx_array *, mlx_array *, mlx_array *, mlx_array, mlx_array, mlx_array, mlx_array, mlx_array,   \
 	                mlx_array, const ck_attention *, mlx_stream))
 
+// Kernels that an older library lacks: whoever calls one has found its name in the list.
+#define CK_LATER(F) F(int, weight_set_int8, (weight, bool))
+
 #define CK_POINTER(type, name, args) static type(*p_##name) args;
 CK_FUNCTIONS(CK_POINTER)
+CK_LATER(CK_POINTER)
 
 int ck_load(const char *path) {
 	void *lib = cx_dlopen(path);
@@ -45,6 +49,8 @@ int ck_load(const char *path) {
 		return 1;                                                 \
 	}
 	CK_FUNCTIONS(CK_RESOLVE)
+#define CK_FIND(type, name, args) p_##name = (type(*) args)dlsym(lib, "clade_" #name);
+	CK_LATER(CK_FIND)
 	uint32_t abi = p_kernels_abi();
 	if (abi != CK_ABI) {
 		char msg[96];
@@ -96,6 +102,13 @@ int ck_set_affine(void *w, int row, int count, const uint8_t *codes, const uint8
 	return failed(p_weight_set_affine((weight){w}, row, count, (const uint32_t *)codes, scales, biases));
 }
 int ck_set_bias(void *w, const float *bias) { return failed(p_weight_set_bias((weight){w}, bias)); }
+int ck_set_int8(void *w, bool on) {
+	if (p_weight_set_int8 == NULL) {
+		cx_set_error("the runtime's libcladekernels lacks clade_weight_set_int8");
+		return 1;
+	}
+	return failed(p_weight_set_int8((weight){w}, on));
+}
 int ck_free(void *w) { return p_weight_free((weight){w}); }
 
 cx_out ck_linear(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual, void *stream) {

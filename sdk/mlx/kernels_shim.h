@@ -40,6 +40,7 @@ cx_out ck_new_affine(int n, int k, int bits, int group, int scale);
 int ck_set_dense(void *w, int row, int count, const uint8_t *rows);
 int ck_set_affine(void *w, int row, int count, const uint8_t *codes, const uint8_t *scales, const uint8_t *biases);
 int ck_set_bias(void *w, const float *bias);
+int ck_set_int8(void *w, bool on);
 int ck_free(void *w);
 
 cx_out ck_linear(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual, void *stream);

@@ -47,6 +47,8 @@ type Target struct {
 	DType mlx.DType
 	// Kernels take the matrices, packed as they are stored; nil loads everything as arrays.
 	Kernels *mlx.Kernels
+	// Int8 rounds activations to 8 bits where a packed weight is quantized (kernels=fast).
+	Int8 bool
 }
 
 // packs reports whether a source goes to the kernels: the matrices that a graph multiplies by or looks rows up in.
@@ -142,9 +144,15 @@ func (l *loader) pack(src Source, target Target) (*mlx.Packed, error) {
 	for _, how := range src.codec.packings(target.DType) {
 		l.progress.Bytes = before
 		var p *mlx.Packed
-		if p, err = l.packAs(src, target.Kernels, how); !errors.Is(err, quant.ErrNotHeld) {
-			return p, err
+		if p, err = l.packAs(src, target.Kernels, how); errors.Is(err, quant.ErrNotHeld) {
+			continue
 		}
+		if err == nil && target.Int8 && how.affine != nil {
+			if err = p.SetInt8(true); err != nil {
+				p.Close()
+			}
+		}
+		return p, err
 	}
 	return nil, corrupt(src.reads[0], "%w", err).WithNext("load it without kernels (kernels=off), which takes any scale")
 }

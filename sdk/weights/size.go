@@ -88,6 +88,17 @@ func (s *Set) Elements() int64 {
 	return n
 }
 
+// Widest is the most columns of a matrix.
+func (s *Set) Widest() int {
+	most := 0
+	for _, src := range s.sources {
+		if len(src.Shape) == 2 {
+			most = max(most, src.Shape[1])
+		}
+	}
+	return most
+}
+
 // Quantized names the quantized formats of the set and how many tensors have each ("210 Q4_1"); empty when all are floats.
 func (s *Set) Quantized() string {
 	return s.counted(func(c codec) string {
@@ -96,6 +107,22 @@ func (s *Set) Quantized() string {
 		}
 		return c.String()
 	})
+}
+
+// Rounding says how many matrices multiply activations rounded to 8 bits when loaded for a target with Int8, and which do not
+// ("1 BF16"); empty when all do.
+func (s *Set) Rounding(target Target) (rounded int, exact string) {
+	counts := map[string]int{}
+	for _, src := range s.sources {
+		switch {
+		case !target.packs(src):
+		case src.codec.packings(target.DType)[0].affine == nil:
+			counts[src.codec.String()]++
+		default:
+			rounded++
+		}
+	}
+	return rounded, listed(counts)
 }
 
 // Held says which formats the kernels hold in another form than the file's ("30 IQ4_NL as 8-bit codes"); empty when they hold all as
@@ -117,6 +144,10 @@ func (s *Set) counted(name func(codec) string) string {
 			counts[n]++
 		}
 	}
+	return listed(counts)
+}
+
+func listed(counts map[string]int) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		list = append(list, fmt.Sprintf("%d %s", counts[name], name))

@@ -59,6 +59,10 @@ int clade_weight_set_affine(
     clade_weight w, int row, int count, const uint32_t* codes, const void* scales, const void* biases);
 /* bias [n] float, added to every product; NULL removes it. */
 int clade_weight_set_bias(clade_weight w, const float* bias);
+/* Whether products with a quantized weight round x to 8 bits, a scale for 32 columns at most: |y - exact| is at most the sum over
+ * the columns of |w| times 1/254 of the largest |x| that shares the scale, and float32's own error. Off when it is made. Beside
+ * "linear-int8" in the list. */
+int clade_weight_set_int8(clade_weight w, bool on);
 int clade_weight_free(clade_weight w);
 
 enum { CLADE_GATE_NONE = 0, CLADE_GATE_SILU = 1, CLADE_GATE_GELU_TANH = 2 };

@@ -27,7 +27,7 @@ std::string& clade::last_error() {
 extern "C" {
 
 uint32_t clade_kernels_abi(void) { return CLADE_KERNELS_ABI; }
-const char* clade_kernels_list(void) { return "linear\nembed\nattend\n"; }
+const char* clade_kernels_list(void) { return "linear\nembed\nattend\nlinear-int8\n"; }
 const char* clade_kernels_error(void) { return last_error().c_str(); }
 int clade_kernels_threads(void) { return Pool::get().threads(); }
 int clade_kernels_set_threads(int threads) {
@@ -87,6 +87,13 @@ int clade_weight_set_bias(clade_weight w, const float* bias) {
     if (!bias) return;
     x.bias.assign(size_t(x.panels()) * 16, 0.0f);
     std::copy(bias, bias + x.n, x.bias.begin());
+  });
+}
+int clade_weight_set_int8(clade_weight w, bool on) {
+  return guard("clade_weight_set_int8", [&] {
+    Weight& x = *weight_of(w);
+    if (on && !x.bits) refuse("the weight is dense");
+    x.int8 = on;
   });
 }
 int clade_weight_free(clade_weight w) {

@@ -11,7 +11,7 @@ enum class Format : int {
   bf16 = 1,  // [k][16] bfloat16
   f16 = 2,   // [k][16] float16
   q4 = 3,    // per group: scales[16], biases[16], [group/8][16] words of eight codes of 4 bits
-  q8 = 4,    // per group: scales[16], biases[16], [group][16] codes of 8 bits
+  q8 = 4,    // per group: scales[16], biases[16], [group/8][2][16] words of four codes: of even columns, then of odd ones
 };
 
 // How the scales and biases of a quantized weight are stored.
@@ -26,8 +26,24 @@ struct PanelShape {
   int stride;  // bytes from one column to the next in a dense panel
 };
 
+// Rows of activations rounded to 8 bits for a weight whose groups are `group` wide. A block of `block` columns, which divides
+// the group, shares a scale: x is about scale * code.
+struct QuantRows {
+  int k, block, group;
+  const int8_t* codes;  // [rows][k]; of eight columns first the four even ones, then the odd ones: as the weights' words
+  const float* scales;  // [rows][k/block]
+  const float* sums;    // [rows][k/group], of scale * code
+};
+
+// The block of a group: small enough for exact sums in 16 bits, and for a scale that fits its values.
+constexpr int kMaxDotBlock = 32;
+inline int dot_block(int group) { return group % 32 == 0 ? 32 : group % 16 == 0 ? 16 : 8; }
+
 // Activation and cache dtypes.
 enum class DType : int { f32 = 0, bf16 = 1, f16 = 2 };
+
+using DotTile = void(const PanelShape&, const uint8_t* const* panel, int panels, const QuantRows& x, int row, int rows,
+                     float* out, size_t ldo);
 
 // One dispatch level. Buffers of n values may be read and written in whole vectors only where a comment says so.
 struct Level {
@@ -50,6 +66,10 @@ struct Level {
   float (*max_of)(const float* s, int n);
   // acc = acc * a + x * b.
   void (*scale_add)(float* acc, float a, const float* x, float b, int n);
+  // Rounds one row of k values; block and group are those of QuantRows. A block with a value that is not finite has scale NaN.
+  void (*quantize)(const float* x, int k, int block, int group, int8_t* codes, float* scales, float* sums);
+  // dot is tile for a quantized weight and rows [row, row + rows) of x: sums of codes are exact, blocks are added in order.
+  DotTile* dot;
   // Widening from and rounding to (nearest even) the storage dtype.
   void (*widen)(DType, const void* x, size_t n, float* out);
   void (*narrow)(DType, const float* x, size_t n, void* out);
@@ -61,9 +81,13 @@ extern const Level* const kLevelGeneric;
 #if defined(__x86_64__)
 extern const Level* const kLevelAVX2;
 extern const Level* const kLevelAVX512;
+// The levels of the same name without its dot instructions, with them.
+extern DotTile* const kDotAVXVNNI;
+extern DotTile* const kDotAVX512VNNI;
 #endif
 #if defined(__aarch64__)
 extern const Level* const kLevelNEON;
+extern DotTile* const kDotNEON;
 #endif
 
 // The level in use: the best this machine has, unless forced down.

@@ -1,5 +1,6 @@
 // The inner loops, compiled once a dispatch level with CLADE_LEVEL naming it. Every level gives the same bits.
 #include <algorithm>
+#include <type_traits>
 
 #include "level.h"
 #include "simd.h"
@@ -11,9 +12,11 @@ namespace {
 #include "tiles.inl"
 #include "vectors.inl"
 #include "conversions.inl"
+#include "quantize.inl"
+#include "dot.inl"
 
-const Level kTable = {CLADE_LEVEL_NAME, kMaxDirectRows, tile,   decode,    sum_squares, scale_mul, silu_mul,
-                      gelu_tanh_mul,    exp_sum,        max_of, scale_add, widen,       narrow,    transpose};
+const Level kTable = {CLADE_LEVEL_NAME, kMaxDirectRows, tile,     decode, sum_squares, scale_mul, silu_mul, gelu_tanh_mul, exp_sum,
+                      max_of,           scale_add,      quantize, dot,    widen,       narrow,    transpose};
 
 }  // namespace
 

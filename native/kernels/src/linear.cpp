@@ -15,7 +15,7 @@ constexpr int kLanes = 16;
 // Floats of x that one pass over the panels keeps in the second-level cache.
 constexpr size_t kRowBlockFloats = 192 * 1024;
 
-enum Slot { kRows = 0, kNorm, kPanels, kTile, kSlots };
+enum Slot { kRows = 0, kNorm, kPanels, kTile, kRounded = 8, kPart };
 
 struct Buffer {
   float* p = nullptr;
@@ -64,13 +64,54 @@ bool same_shape(const PanelShape& a, const PanelShape& b) {
 // Panels that one tile call takes straight from storage for so few rows.
 int direct_panels(int rows) { return rows <= 2 ? 4 : 2; }
 
+// A block of rows of x: as floats, and rounded to 8 bits for each width of group that is multiplied so.
+struct Rows {
+  const float* x;
+  const std::vector<QuantRows>* rounded;
+  int first, count;
+
+  const QuantRows* rounded_for(const Weight& w) const {
+    if (w.int8)
+      for (const QuantRows& q : *rounded)
+        if (q.group == w.shape.group) return &q;
+    return nullptr;
+  }
+};
+
+// A panel, and the rows of x that its products round; null for exact ones.
+struct Operand {
+  PanelShape shape;
+  const uint8_t* panel;
+  const QuantRows* rounded;
+};
+
+Operand operand(const Weight& w, int panel, const Rows& rows) { return {w.shape, w.panel(panel), rows.rounded_for(w)}; }
+
 // Multiplies rows of x with `count` panels (1, 2, 4) into out [rows][count * 16].
-void multiply(const PanelShape* shapes, const uint8_t* const* panels, int count, const float* x, size_t ldx, int rows,
-              float* out) {
+void multiply(const Operand* operands, int count, const Rows& r, float* out) {
   const Level& l = level();
   const size_t ldo = size_t(count) * kLanes;
-  bool same = true;
-  for (int i = 1; i < count; i++) same = same && same_shape(shapes[0], shapes[i]);
+  bool same = true, exact = true;
+  PanelShape shapes[4];
+  const uint8_t* panels[4];
+  for (int i = 0; i < count; i++) {
+    same = same && same_shape(operands[0].shape, operands[i].shape) && operands[0].rounded == operands[i].rounded;
+    exact = exact && !operands[i].rounded;
+    shapes[i] = operands[i].shape;
+    panels[i] = operands[i].panel;
+  }
+  if (!same && !exact) {
+    for (int i = 0; i < count; i++) {
+      float* part = scratch(kPart, size_t(r.count) * kLanes);
+      multiply(operands + i, 1, r, part);
+      for (int m = 0; m < r.count; m++) std::memcpy(out + size_t(m) * ldo + i * kLanes, part + m * kLanes, kLanes * 4);
+    }
+    return;
+  }
+  if (!exact) return l.dot(shapes[0], panels, count, *operands[0].rounded, r.first, r.count, out, ldo);
+  const int rows = r.count;
+  const size_t ldx = size_t(shapes[0].k);
+  const float* x = r.x + size_t(r.first) * ldx;
   if (rows <= l.max_direct_rows && same) return l.tile(shapes[0], panels, count, x, ldx, rows, out, ldo);
   if (rows <= l.max_direct_rows) {
     for (int i = 0; i < count; i++) l.tile(shapes[i], panels + i, 1, x, ldx, rows, out + i * kLanes, ldo);
@@ -88,56 +129,48 @@ void multiply(const PanelShape* shapes, const uint8_t* const* panels, int count,
 }
 
 // Panels [begin, end) of one weight over a block of rows; col is the weight's first column in out.
-void plain_panels(const Weight& w, int begin, int end, const float* x, int row0, int rows, int col, const Sink& sink) {
-  const int step = rows <= level().max_direct_rows ? direct_panels(rows) : 2;
+void plain_panels(const Weight& w, int begin, int end, const Rows& r, int col, const Sink& sink) {
+  const int rows = r.count, step = rows <= level().max_direct_rows ? direct_panels(rows) : 2;
   for (int p = begin; p < end;) {
     int count = std::min(step, end - p);
     if (count == 3) count = 2;
-    PanelShape shapes[4];
-    const uint8_t* panels[4];
-    for (int i = 0; i < count; i++) {
-      shapes[i] = w.shape;
-      panels[i] = w.panel(p + i);
-    }
+    Operand operands[4];
+    for (int i = 0; i < count; i++) operands[i] = operand(w, p + i, r);
     float* t = scratch(kTile, size_t(rows) * size_t(count) * kLanes);
-    multiply(shapes, panels, count, x + size_t(row0) * size_t(w.k), size_t(w.k), rows, t);
-    for (int r = 0; r < rows; r++)
+    multiply(operands, count, r, t);
+    for (int m = 0; m < rows; m++)
       for (int i = 0; i < count; i++) {
-        float* v = t + (size_t(r) * size_t(count) + size_t(i)) * kLanes;
+        float* v = t + (size_t(m) * size_t(count) + size_t(i)) * kLanes;
         add_bias(w, p + i, v);
-        sink.put(v, row0 + r, col + (p + i) * kLanes, std::min(kLanes, w.n - (p + i) * kLanes));
+        sink.put(v, r.first + m, col + (p + i) * kLanes, std::min(kLanes, w.n - (p + i) * kLanes));
       }
     p += count;
   }
 }
 
 // Panels [begin, end) of gate and up together.
-void gated_panels(const Weight& gate, const Weight& up, int begin, int end, const float* x, int row0, int rows,
-                  const Sink& sink) {
+void gated_panels(const Weight& gate, const Weight& up, int begin, int end, const Rows& r, const Sink& sink) {
   const Level& l = level();
-  const int step = rows <= l.max_direct_rows ? direct_panels(rows) / 2 : 1;
+  const int rows = r.count, step = rows <= l.max_direct_rows ? direct_panels(rows) / 2 : 1;
   for (int p = begin; p < end;) {
     int pairs = std::min(step, end - p);
-    PanelShape shapes[4];
-    const uint8_t* panels[4];
+    Operand operands[4];
     for (int i = 0; i < pairs; i++) {
-      shapes[2 * i] = gate.shape;
-      shapes[2 * i + 1] = up.shape;
-      panels[2 * i] = gate.panel(p + i);
-      panels[2 * i + 1] = up.panel(p + i);
+      operands[2 * i] = operand(gate, p + i, r);
+      operands[2 * i + 1] = operand(up, p + i, r);
     }
     float* t = scratch(kTile, size_t(rows) * size_t(pairs) * 2 * kLanes);
-    multiply(shapes, panels, 2 * pairs, x + size_t(row0) * size_t(gate.k), size_t(gate.k), rows, t);
-    for (int r = 0; r < rows; r++)
+    multiply(operands, 2 * pairs, r, t);
+    for (int m = 0; m < rows; m++)
       for (int i = 0; i < pairs; i++) {
-        float* g = t + (size_t(r) * size_t(pairs) + size_t(i)) * 2 * kLanes;
+        float* g = t + (size_t(m) * size_t(pairs) + size_t(i)) * 2 * kLanes;
         float* u = g + kLanes;
         add_bias(gate, p + i, g);
         add_bias(up, p + i, u);
         sink.round(g);
         sink.round(u);
         (sink.gate == Gate::silu ? l.silu_mul : l.gelu_tanh_mul)(g, u, kLanes, g);
-        sink.put(g, row0 + r, (p + i) * kLanes, std::min(kLanes, gate.n - (p + i) * kLanes));
+        sink.put(g, r.first + m, (p + i) * kLanes, std::min(kLanes, gate.n - (p + i) * kLanes));
       }
     p += pairs;
   }
@@ -146,7 +179,7 @@ void gated_panels(const Weight& gate, const Weight& up, int begin, int end, cons
 }  // namespace
 
 float* scratch(int slot, size_t n) {
-  static thread_local Buffer buffers[8];
+  static thread_local Buffer buffers[12];
   Buffer& b = buffers[slot];
   if (b.n < n) {
     std::free(b.p);
@@ -182,55 +215,83 @@ int LinearCall::width() const {
   return n;
 }
 
-void LinearCall::run(DType dtype, const void* x, int rows, const void* norm, const void* residual, void* out) const {
-  if (rows == 0) return;
+// Widths of groups that the weights want x rounded for, with room for the results.
+std::vector<QuantRows> LinearCall::rounded(int rows) const {
+  std::vector<QuantRows> out;
+  size_t bytes = 0;
+  auto size = [&](const QuantRows& q) { return size_t(rows) * (size_t(q.k) + 4 * size_t(q.k / q.block + q.k / q.group)); };
+  for (const auto& w : weights) {
+    const int g = w->shape.group;
+    if (!w->int8 || std::any_of(out.begin(), out.end(), [&](const QuantRows& q) { return q.group == g; })) continue;
+    out.push_back({k(), dot_block(g), g, nullptr, nullptr, nullptr});
+    bytes += size(out.back());
+  }
+  // Codes are whole groups of eight: everything stays aligned.
+  uint8_t* at = reinterpret_cast<uint8_t*>(bytes ? scratch(kRounded, bytes / 4) : nullptr);
+  for (QuantRows& q : out) {
+    q.codes = reinterpret_cast<const int8_t*>(at);
+    q.scales = reinterpret_cast<const float*>(at + size_t(rows) * size_t(q.k));
+    q.sums = q.scales + size_t(rows) * size_t(q.k / q.block);
+    at += size(q);
+  }
+  return out;
+}
+
+// x as floats, with the norm, and rounded where a weight wants it. The floats are x itself where nothing changes them.
+const float* LinearCall::prepare(DType dtype, const void* x, int rows, const void* norm,
+                                 const std::vector<QuantRows>& rounded) const {
   const Level& l = level();
   const int k = this->k();
+  const bool widens = dtype != DType::f32 || norm;
   const float* xs = static_cast<const float*>(x);
-  if (dtype != DType::f32 || norm) {
-    float* dst = scratch(kRows, size_t(rows) * size_t(k));
-    float* nw = nullptr;
-    if (norm) {
-      nw = scratch(kNorm, size_t(k));
-      l.widen(dtype, norm, size_t(k), nw);
-    }
-    const size_t size = dtype == DType::f32 ? 4 : 2;
-    auto prepare = [&](int r) {
-      float* d = dst + size_t(r) * size_t(k);
-      l.widen(dtype, static_cast<const uint8_t*>(x) + size_t(r) * size_t(k) * size, size_t(k), d);
-      if (nw) norm_row(dtype, d, nw, norm_eps, k, d);
-    };
-    if (rows < 8) {
-      for (int r = 0; r < rows; r++) prepare(r);
-    } else {
-      const int piece = piece_of(rows, 1);
-      Pool::get().run((rows + piece - 1) / piece, [&](int i) {
-        for (int r = i * piece; r < std::min(rows, (i + 1) * piece); r++) prepare(r);
-      });
-    }
-    xs = dst;
+  if (!widens && rounded.empty()) return xs;
+  float* dst = widens ? scratch(kRows, size_t(rows) * size_t(k)) : nullptr;
+  float* nw = norm ? scratch(kNorm, size_t(k)) : nullptr;
+  if (nw) l.widen(dtype, norm, size_t(k), nw);
+  const size_t size = dtype == DType::f32 ? 4 : 2;
+  auto one = [&](int r) {
+    const size_t at = size_t(r) * size_t(k);
+    if (widens) l.widen(dtype, static_cast<const uint8_t*>(x) + at * size, size_t(k), dst + at);
+    if (nw) norm_row(dtype, dst + at, nw, norm_eps, k, dst + at);
+    for (const QuantRows& q : rounded)
+      l.quantize((widens ? dst : xs) + at, k, q.block, q.group, const_cast<int8_t*>(q.codes) + at,
+                 const_cast<float*>(q.scales) + at / size_t(q.block), const_cast<float*>(q.sums) + at / size_t(q.group));
+  };
+  if (rows < 8) {
+    for (int r = 0; r < rows; r++) one(r);
+  } else {
+    const int piece = piece_of(rows, 1);
+    Pool::get().run((rows + piece - 1) / piece, [&](int i) {
+      for (int r = i * piece; r < std::min(rows, (i + 1) * piece); r++) one(r);
+    });
   }
+  return widens ? dst : xs;
+}
 
+void LinearCall::run(DType dtype, const void* x, int rows, const void* norm, const void* residual, void* out) const {
+  if (rows == 0) return;
+  const std::vector<QuantRows> codes = rounded(rows);
+  const float* xs = prepare(dtype, x, rows, norm, codes);
   const Sink sink{dtype, gate, static_cast<const uint8_t*>(residual), static_cast<uint8_t*>(out), size_t(width())};
-  const int block = int(std::max<size_t>(48, kRowBlockFloats / size_t(k)));
+  const int block = int(std::max<size_t>(48, kRowBlockFloats / size_t(k())));
   int total = 0;
   for (const auto& w : weights) total += w->panels();
   if (gate != Gate::none) total = weights[0]->panels();
 
   // A piece is whole tiles; one that decodes its panels first does it for all rows of a block.
-  const int piece = piece_of(total, rows <= l.max_direct_rows ? direct_panels(rows) : 2);
+  const int piece = piece_of(total, rows <= level().max_direct_rows ? direct_panels(rows) : 2);
   Pool::get().run((total + piece - 1) / piece, [&](int i) {
     const int b = i * piece, e = std::min(total, b + piece);
-    for (int r = 0; r < rows; r += block) {
-      const int count = std::min(block, rows - r);
+    for (int first_row = 0; first_row < rows; first_row += block) {
+      const Rows r{xs, &codes, first_row, std::min(block, rows - first_row)};
       if (gate != Gate::none) {
-        gated_panels(*weights[0], *weights[1], b, e, xs, r, count, sink);
+        gated_panels(*weights[0], *weights[1], b, e, r, sink);
         continue;
       }
       int first = 0, col = 0;
       for (const auto& w : weights) {
         int wb = std::clamp(b - first, 0, w->panels()), we = std::clamp(e - first, 0, w->panels());
-        if (wb < we) plain_panels(*w, wb, we, xs, r, count, col, sink);
+        if (wb < we) plain_panels(*w, wb, we, r, col, sink);
         first += w->panels();
         col += w->n;
       }

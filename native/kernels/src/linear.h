@@ -19,6 +19,10 @@ struct LinearCall {
   int width() const;  // columns of the result
   // x [rows, k], out [rows, width()], residual like out or null, norm [k] or null; all of dtype, row-major.
   void run(DType dtype, const void* x, int rows, const void* norm, const void* residual, void* out) const;
+
+ private:
+  std::vector<QuantRows> rounded(int rows) const;
+  const float* prepare(DType dtype, const void* x, int rows, const void* norm, const std::vector<QuantRows>& rounded) const;
 };
 
 // Rows of x as floats with the norm applied where norm is not null, each step rounded to dtype as a graph of ops would.

@@ -18,6 +18,18 @@
 
 namespace clade {
 
+// The functions below have one name and a meaning for each instruction set: a namespace a set keeps the linker from taking one
+// set's copy for another's.
+#if defined(__AVX512F__)
+inline namespace avx512 {
+#elif defined(__AVX2__)
+inline namespace avx2 {
+#elif defined(__ARM_NEON)
+inline namespace neon {
+#else
+inline namespace generic {
+#endif
+
 constexpr int kLanes = 16;
 
 inline float bf16_to_f32(uint16_t h) {
@@ -94,9 +106,6 @@ inline void store_f16(uint16_t* p, f32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-inline f32x16 load_u8(const uint8_t* p) {
-  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
-}
 // Sixteen words of eight nibbles each; nibble(i) gives nibble i of every word as a float.
 struct nibbles16 {
   __m512i w;
@@ -107,6 +116,15 @@ struct nibbles16 {
   }
 };
 inline nibbles16 load_nibbles(const uint32_t* p) { return {_mm512_loadu_si512(p)}; }
+// Sixteen words of four bytes each, in the same way.
+struct bytes16 {
+  __m512i w;
+  template <int I>
+  inline f32x16 byte() const {
+    return {_mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(w, 8 * I), _mm512_set1_epi32(255)))};
+  }
+};
+inline bytes16 load_bytes(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
 
 #elif defined(__AVX2__)
 
@@ -156,10 +174,6 @@ inline void store_f16(uint16_t* p, f32x16 x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x.a, m));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(x.b, m));
 }
-inline __m256 load_u8_8(const uint8_t* p) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-}
-inline f32x16 load_u8(const uint8_t* p) { return {load_u8_8(p), load_u8_8(p + 8)}; }
 struct nibbles16 {
   __m256i a, b;
   template <int I>
@@ -172,6 +186,18 @@ struct nibbles16 {
 inline nibbles16 load_nibbles(const uint32_t* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
+}
+struct bytes16 {
+  __m256i a, b;
+  template <int I>
+  inline f32x16 byte() const {
+    const __m256i m = _mm256_set1_epi32(255);
+    return {_mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(a, 8 * I), m)),
+            _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(b, 8 * I), m))};
+  }
+};
+inline bytes16 load_bytes(const uint8_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
 }
 
 #elif defined(__ARM_NEON)
@@ -211,12 +237,6 @@ inline f32x16 load_f16(const uint16_t* p) { CLADE_MAP(vcvt_f32_f16(vreinterpret_
 inline void store_f16(uint16_t* p, f32x16 a) {
   for (int i = 0; i < 4; i++) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.q[i])));
 }
-inline f32x16 load_u8(const uint8_t* p) {
-  uint8x16_t b = vld1q_u8(p);
-  uint16x8_t lo = vmovl_u8(vget_low_u8(b)), hi = vmovl_u8(vget_high_u8(b));
-  return {{vcvtq_f32_u32(vmovl_u16(vget_low_u16(lo))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(lo))),
-           vcvtq_f32_u32(vmovl_u16(vget_low_u16(hi))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(hi)))}};
-}
 struct nibbles16 {
   uint32x4_t q[4];
   template <int I>
@@ -232,6 +252,20 @@ inline nibbles16 load_nibbles(const uint32_t* p) {
   nibbles16 n;
   for (int i = 0; i < 4; i++) n.q[i] = vld1q_u32(p + 4 * i);
   return n;
+}
+struct bytes16 {
+  uint32x4_t q[4];
+  template <int I>
+  inline f32x16 byte() const {
+    f32x16 r;
+    for (int i = 0; i < 4; i++) r.q[i] = vcvtq_f32_u32(vandq_u32(vshlq_u32(q[i], vdupq_n_s32(-8 * I)), vdupq_n_u32(255)));
+    return r;
+  }
+};
+inline bytes16 load_bytes(const uint8_t* p) {
+  bytes16 r;
+  for (int i = 0; i < 4; i++) r.q[i] = vreinterpretq_u32_u8(vld1q_u8(p + 16 * i));
+  return r;
 }
 #undef CLADE_MAP
 
@@ -264,7 +298,6 @@ inline f32x16 load_f16(const uint16_t* p) { CLADE_MAP(f16_to_f32(p[i])); }
 inline void store_f16(uint16_t* p, f32x16 a) {
   for (int i = 0; i < 16; i++) p[i] = f32_to_f16(a.f[i]);
 }
-inline f32x16 load_u8(const uint8_t* p) { CLADE_MAP(float(p[i])); }
 struct nibbles16 {
   const uint32_t* p;
   template <int I>
@@ -273,6 +306,14 @@ struct nibbles16 {
   }
 };
 inline nibbles16 load_nibbles(const uint32_t* p) { return {p}; }
+struct bytes16 {
+  const uint8_t* p;
+  template <int I>
+  inline f32x16 byte() const {
+    CLADE_MAP(float(p[4 * i + I]));
+  }
+};
+inline bytes16 load_bytes(const uint8_t* p) { return {p}; }
 #undef CLADE_MAP
 
 #endif
@@ -293,4 +334,5 @@ inline float max_lanes(f32x16 a) {
   return t[0];
 }
 
+}  // inline namespace
 }  // namespace clade

@@ -98,6 +98,15 @@ void tile_q4(int k, int group, const uint8_t* const* panel, const float* x, size
   acc.store(out, ldo);
 }
 
+template <int I, int MR, int NP>
+inline void byte_step(Accumulators<MR, NP>& acc, const bytes16 (&n)[NP], const f32x16 (&s)[NP], const f32x16 (&b)[NP],
+                      const float* x, size_t ldx) {
+  f32x16 w[NP];
+#pragma GCC unroll 4
+  for (int j = 0; j < NP; j++) w[j] = fma16(n[j].template byte<I>(), s[j], b[j]);
+  acc.step(x, ldx, w);
+}
+
 template <class S, int MR, int NP>
 void tile_q8(int k, int group, const uint8_t* const* panel, const float* x, size_t ldx, float* out, size_t ldo) {
   Accumulators<MR, NP> acc;
@@ -112,12 +121,23 @@ void tile_q8(int k, int group, const uint8_t* const* panel, const float* x, size
       s[j] = S::load(p[j]);
       b[j] = S::load(p[j] + S::bytes);
     }
-    for (int i = 0; i < group; i++) {
-      f32x16 w[NP];
+    for (int i = 0; i < group; i += 8) {
+      bytes16 even[NP], odd[NP];
 #pragma GCC unroll 4
-      for (int j = 0; j < NP; j++)
-        w[j] = fma16(load_u8(p[j] + 2 * S::bytes + size_t(i) * kLanes), s[j], b[j]);
-      acc.step(x + g + i, ldx, w);
+      for (int j = 0; j < NP; j++) {
+        const uint8_t* words = p[j] + 2 * S::bytes + size_t(i) * kLanes;
+        even[j] = load_bytes(words);
+        odd[j] = load_bytes(words + 64);
+      }
+      const float* xi = x + g + i;
+      byte_step<0>(acc, even, s, b, xi, ldx);
+      byte_step<0>(acc, odd, s, b, xi + 1, ldx);
+      byte_step<1>(acc, even, s, b, xi + 2, ldx);
+      byte_step<1>(acc, odd, s, b, xi + 3, ldx);
+      byte_step<2>(acc, even, s, b, xi + 4, ldx);
+      byte_step<2>(acc, odd, s, b, xi + 5, ldx);
+      byte_step<3>(acc, even, s, b, xi + 6, ldx);
+      byte_step<3>(acc, odd, s, b, xi + 7, ldx);
     }
 #pragma GCC unroll 4
     for (int j = 0; j < NP; j++) p[j] += block;
@@ -213,7 +233,17 @@ void decode_q(const PanelShape& sh, const uint8_t* p, float* out) {
         store16(out + 112, fma16(n.nibble<7>(), s, b));
       }
     } else {
-      for (int i = 0; i < sh.group; i++, p += kLanes, out += kLanes) store16(out, fma16(load_u8(p), s, b));
+      for (int i = 0; i < sh.group; i += 8, p += 128, out += 8 * kLanes) {
+        const bytes16 even = load_bytes(p), odd = load_bytes(p + 64);
+        store16(out, fma16(even.byte<0>(), s, b));
+        store16(out + 16, fma16(odd.byte<0>(), s, b));
+        store16(out + 32, fma16(even.byte<1>(), s, b));
+        store16(out + 48, fma16(odd.byte<1>(), s, b));
+        store16(out + 64, fma16(even.byte<2>(), s, b));
+        store16(out + 80, fma16(odd.byte<2>(), s, b));
+        store16(out + 96, fma16(even.byte<3>(), s, b));
+        store16(out + 112, fma16(odd.byte<3>(), s, b));
+      }
     }
   }
 }

@@ -37,6 +37,11 @@ void fill_rows(int row, int count, const F& fill) {
   });
 }
 
+// Where an 8-bit code of column i lies in a group of a panel: a word holds four even columns of eight, or the four odd ones.
+inline size_t byte_of(int i, int lane) {
+  return size_t(i / 8) * 128 + size_t(i & 1) * 64 + size_t(lane) * 4 + size_t(i & 7) / 2;
+}
+
 // Code i of a row of b-bit codes packed as a little-endian bit stream.
 inline uint32_t code_at(const uint8_t* row, size_t i, int b) {
   size_t bit = i * size_t(b), byte = bit >> 3;
@@ -131,7 +136,7 @@ void Weight::set_affine(int row, int count, const uint32_t* codes, const void* s
       }
       if (bits == 8) {
         const uint8_t* bytes = src + size_t(g) * size_t(shape.group);
-        for (int i = 0; i < shape.group; i++) body[i * 16 + lane] = bytes[i];
+        for (int i = 0; i < shape.group; i++) body[byte_of(i, lane)] = bytes[i];
         continue;
       }
       for (int i = 0; i < shape.group; i++) {
@@ -140,7 +145,7 @@ void Weight::set_affine(int row, int count, const uint32_t* codes, const void* s
           uint32_t& word = reinterpret_cast<uint32_t*>(body)[(i / 8) * 16 + lane];
           word = (word & ~(15u << (4 * (i % 8)))) | c << (4 * (i % 8));
         } else
-          body[i * 16 + lane] = uint8_t(c);
+          body[byte_of(i, lane)] = uint8_t(c);
       }
     }
   });
@@ -172,7 +177,7 @@ void Weight::row(int r, float* out) const {
     p += 2 * sb;
     for (int i = 0; i < shape.group; i++) {
       uint32_t c = four ? (reinterpret_cast<const uint32_t*>(p)[(i / 8) * 16 + lane] >> (4 * (i % 8))) & 15
-                        : uint32_t(p[i * 16 + lane]);
+                        : uint32_t(p[byte_of(i, lane)]);
       out[g + i] = std::fma(float(c), s, b);
     }
     p += size_t(shape.group) * (four ? 8 : 16);

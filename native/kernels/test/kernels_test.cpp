@@ -72,32 +72,38 @@ std::vector<std::string> levels() {
   return out;
 }
 
-// Runs f at every level and thread count and compares what it returns with plain C++ on one thread.
+// Runs f at every level and thread count and compares what it returns with plain C++ on one thread. Levels that differ in dots
+// alone are left out where nothing is rounded to 8 bits.
 template <class F>
-void everywhere(const std::string& what, const F& f) {
+void everywhere(const std::string& what, const F& f, bool int8 = false) {
   clade_kernels_set_level("generic");
   Pool::get().set_threads(1);
   const auto want = f();
-  for (const auto& l : levels())
+  for (const auto& l : levels()) {
+    if (!int8 && (l == "avx512vnni" || l == "avxvnni" || l == "neondot")) continue;
     for (int threads : {1, 2, 3}) {
+      if (l == "generic" && threads < 3) continue;  // slow, and one thread is what the others are compared with
       clade_kernels_set_level(l.c_str());
       Pool::get().set_threads(threads);
       expect(f() == want, what + " at " + l + " on " + std::to_string(threads) + " threads");
     }
+  }
 }
 
 void linear() {
   for (DType t : {DType::f32, DType::bf16, DType::f16})
     for (int n : {1, 33})
       for (int k : {8, 128})
-        for (int kind = 0; kind < 8; kind++) {
+        for (int kind = 0; kind < 10; kind++) {
           std::shared_ptr<Weight> a, b;
+          const bool int8 = kind >= 8;
           if (kind < 3) {
             a = dense(n, k, kind), b = dense(n, k, kind);
           } else {
-            const int bits[] = {2, 3, 4, 6, 8}, group = k % 64 ? 8 : kind % 2 ? 64 : 32;
+            const int bits[] = {2, 3, 4, 6, 8, 4, 8}, group = k % 64 ? 8 : kind % 2 ? 64 : 32;
             if (k * bits[kind - 3] % 32) continue;
             a = affine(n, k, bits[kind - 3], group, kind % 3), b = affine(n, k, bits[kind - 3], group, kind % 3);
+            a->int8 = b->int8 = int8;
           }
           for (int rows : {0, 1, 3, 9, 26}) {
             // One value in front: nothing may assume that x is aligned to more than its elements.
@@ -115,8 +121,8 @@ void linear() {
               c.run(t, x.data() + size, rows, norm.data(), gate == Gate::none ? nullptr : residual.data(), out.data());
               return out;
             };
-            if (rows < 9) everywhere(what, [&] { return call(Gate::none); });
-            everywhere(what + " silu", [&] { return call(Gate::silu); });
+            if (rows < 9) everywhere(what, [&] { return call(Gate::none); }, int8);
+            everywhere(what + " silu", [&] { return call(Gate::silu); }, int8);
             if (rows == 3) everywhere(what + " gelu", [&] { return call(Gate::gelu_tanh); });
             // The first row is what it is alone.
             if (rows > 1) {
@@ -129,6 +135,68 @@ void linear() {
             }
           }
         }
+}
+
+// Weights of one product may be dense, exact and rounded, in groups of different widths: each column is what it is alone.
+void mixed() {
+  const int k = 128;
+  std::vector<std::shared_ptr<Weight>> all = {dense(20, k, 1), affine(17, k, 4, 32, 1), affine(40, k, 8, 64, 0), affine(5, k, 4, 16, 2)};
+  all[1]->int8 = all[2]->int8 = true;
+  for (int rows : {1, 2, 11}) {
+    auto x = stored(DType::f32, normals(size_t(rows * k)));
+    auto call = [&](std::vector<std::shared_ptr<const Weight>> weights) {
+      LinearCall c;
+      c.weights = std::move(weights);
+      std::vector<float> out(size_t(rows) * size_t(c.width()));
+      c.run(DType::f32, x.data(), rows, nullptr, nullptr, out.data());
+      return out;
+    };
+    everywhere("mixed", [&] { return call({all.begin(), all.end()}); }, true);
+    const auto together = call({all.begin(), all.end()});
+    size_t column = 0;
+    for (const auto& w : all) {
+      const auto alone = call({w});
+      bool same = true;
+      for (int r = 0; r < rows; r++)
+        same = same && !std::memcmp(&together[size_t(r) * 82 + column], &alone[size_t(r * w->n)], size_t(w->n) * 4);
+      expect(same, "mixed: " + std::to_string(rows) + " rows, column " + std::to_string(column));
+      column += size_t(w->n);
+    }
+    // A gate of weights that are rounded differently.
+    all[3]->int8 = false;
+    auto gate = affine(5, k, 4, 32, 0);
+    gate->int8 = true;
+    everywhere("mixed gate", [&] {
+      LinearCall c;
+      c.weights = {gate, all[3]};
+      c.gate = Gate::silu;
+      std::vector<float> out(size_t(rows) * 5);
+      c.run(DType::f32, x.data(), rows, nullptr, nullptr, out.data());
+      return out;
+    }, true);
+  }
+}
+
+// Values that rounding to 8 bits could trip over: nothing, the smallest numbers, the largest, and what is no number.
+void rounding() {
+  const int k = 64;
+  auto w = affine(16, k, 4, 32, 0);
+  w->int8 = true;
+  for (float v : {0.0f, 1e-45f, 1e-39f, 1e-30f, 3e38f, INFINITY, NAN}) {
+    std::vector<float> x(k, v / 2), out(16);
+    x[7] = v;
+    auto run = [&] {
+      LinearCall c;
+      c.weights = {w};
+      c.run(DType::f32, x.data(), 1, nullptr, nullptr, out.data());
+      for (float& o : out)
+        if (std::isnan(o)) o = 12345;  // NaNs have many bits
+      return out;
+    };
+    everywhere("rounding " + std::to_string(v), run, true);
+    run();
+    if (!std::isfinite(v)) expect(out[3] == 12345, "a value that is no number shows");
+  }
 }
 
 void attention() {
@@ -187,6 +255,8 @@ void refusals() {
 
 int main() {
   linear();
+  mixed();
+  rounding();
   attention();
   refusals();
   std::printf("levels here: ");

@@ -1,0 +1,2 @@
+#define CLADE_DOT kDotAVX512VNNI
+#include "dot_only.inl"

@@ -1,0 +1,2 @@
+#define CLADE_DOT kDotAVXVNNI
+#include "dot_only.inl"

@@ -1,0 +1,2 @@
+#define CLADE_DOT kDotNEON
+#include "dot_only.inl"
