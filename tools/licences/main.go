@@ -1,10 +1,11 @@
 // Command licences checks the licence of every module that is linked into clade and its plugins.
 //
-//	licences [-doc docs/dependencies.md] DIR:PACKAGE...   (for example core:./cmd/clade plugins/qwen:.)
+//	licences [-doc docs/dependencies.md] [-texts FILE] DIR:PACKAGE...   (for example core:./cmd/clade plugins/qwen:.)
 //
 // It walks the packages of each build (not of the module graph: a module that only a test or a tool needs is not
 // shipped), reads each module's licence files and compares what google/licensecheck finds in them with the list below.
-// With -doc it also holds that page to naming each of these modules.
+// With -doc it also holds that page to naming each of these modules; with -texts it writes their licence files into one, which
+// travels with the program.
 //
 // Invariants: a module without a licence file, with a text that is not recognized, or with any licence outside the list
 // fails the check, by name. Not for: the native libraries (native/licences) and data.
@@ -17,11 +18,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/google/licensecheck"
 )
@@ -45,14 +49,15 @@ type module struct {
 
 func main() {
 	doc := flag.String("doc", "", "a page that has to name every module")
+	texts := flag.String("texts", "", "file to write the licence texts to")
 	flag.Parse()
-	if err := run(os.Stdout, *doc, flag.Args()); err != nil {
+	if err := run(os.Stdout, *doc, *texts, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, doc string, builds []string) error {
+func run(out io.Writer, doc, texts string, builds []string) error {
 	modules := map[string]module{}
 	for _, b := range builds {
 		if err := collect(b, modules); err != nil {
@@ -84,7 +89,54 @@ func run(out io.Writer, doc string, builds []string) error {
 		}
 		fmt.Fprintf(out, "%s %s %s\n", m.Path, m.Version, strings.Join(found, " "))
 	}
+	if texts != "" && errs == nil {
+		return writeTexts(texts, sorted(modules))
+	}
 	return errors.Join(errs...)
+}
+
+// writeTexts writes every module's licence files, headed by its name.
+func writeTexts(path string, modules []module) error {
+	var out bytes.Buffer
+	for _, m := range modules {
+		for _, dir := range slices.Sorted(maps.Keys(m.dirs)) {
+			names, err := licenceFiles(dir)
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				text, err := os.ReadFile(filepath.Join(dir, name))
+				if err != nil {
+					return err
+				}
+				within := strings.TrimPrefix(filepath.ToSlash(strings.TrimPrefix(dir, m.Dir)), "/")
+				fmt.Fprintf(&out, "==== %s %s: %s\n\n%s\n\n", m.Path, m.Version, strings.TrimPrefix(within+"/"+name, "/"), bytes.TrimSpace(text))
+			}
+		}
+	}
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, out.Bytes()) {
+		now := time.Now()
+		return os.Chtimes(path, now, now) // for make
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, out.Bytes(), 0o644)
+}
+
+// licenceFiles are the names of a folder's licence files.
+func licenceFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if !e.IsDir() && licenceFile(e.Name()) {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
 }
 
 // collect adds the modules of one build, DIR:PACKAGE.
@@ -140,16 +192,13 @@ func licences(dirs map[string]bool) ([]string, error) {
 	found := map[string]bool{}
 	files := 0
 	for dir := range dirs {
-		entries, err := os.ReadDir(dir)
+		names, err := licenceFiles(dir)
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range entries {
-			if e.IsDir() || !licenceFile(e.Name()) {
-				continue
-			}
+		for _, name := range names {
 			files++
-			if err := scan(filepath.Join(dir, e.Name()), found); err != nil {
+			if err := scan(filepath.Join(dir, name), found); err != nil {
 				return nil, err
 			}
 		}
@@ -185,7 +234,8 @@ func scan(path string, found map[string]bool) error {
 
 func licenceFile(name string) bool {
 	upper := strings.ToUpper(name)
-	if strings.HasSuffix(upper, ".GO") {
+	// LICENSE.docs is of a module's documentation, which no program holds.
+	if strings.HasSuffix(upper, ".GO") || strings.HasSuffix(upper, ".DOCS") {
 		return false
 	}
 	return strings.HasPrefix(upper, "LICENSE") || strings.HasPrefix(upper, "LICENCE") || strings.HasPrefix(upper, "COPYING") || strings.HasPrefix(upper, "UNLICENSE")

@@ -61,7 +61,7 @@ func TestForbiddenNamesAreRecognized(t *testing.T) {
 
 func TestOwnBuildIsWalked(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(&out, "", []string{".:."}); err != nil {
+	if err := run(&out, "", "", []string{".:."}); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.HasPrefix(got, "github.com/google/licensecheck v0.3.1 BSD-3-Clause") {
@@ -71,7 +71,7 @@ func TestOwnBuildIsWalked(t *testing.T) {
 	if err := os.WriteFile(page, []byte("nothing"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(&out, page, []string{".:."}); err == nil || !strings.Contains(err.Error(), "does not name it") {
+	if err := run(&out, page, "", []string{".:."}); err == nil || !strings.Contains(err.Error(), "does not name it") {
 		t.Errorf("a page that names no module passed: %v", err)
 	}
 }
