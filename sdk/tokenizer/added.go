@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -90,8 +89,8 @@ func (t *trie) find(s string, from int) (start, end int, tok *AddedToken) {
 }
 
 // cut calls text for what lies between added tokens and token for each of them, in order. A token with lstrip or rstrip
-// takes the whitespace beside it; one with single_word is not a token where it touches a word.
-func (t *trie) cut(s string, text func(string) error, token func(id int32) error) error {
+// takes the whitespace beside it; one with single_word is not a token where it touches a word. first is as in step.
+func (t *trie) cut(s string, first bool, text yield, token func(id int32) error) error {
 	done := 0
 	for from := 0; len(t.tokens) > 0; {
 		start, end, tok := t.find(s, from)
@@ -103,13 +102,13 @@ func (t *trie) cut(s string, text func(string) error, token func(id int32) error
 			continue
 		}
 		if tok.LStrip {
-			start = max(len(strings.TrimRightFunc(s[:start], unicode.IsSpace)), done)
+			start = max(len(strings.TrimRightFunc(s[:start], isSpace)), done)
 		}
 		if tok.RStrip {
-			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
+			end = len(s) - len(strings.TrimLeftFunc(s[end:], isSpace))
 		}
 		if done < start {
-			if err := text(s[done:start]); err != nil {
+			if err := text(s[done:start], first && done == 0); err != nil {
 				return err
 			}
 		}
@@ -119,7 +118,7 @@ func (t *trie) cut(s string, text func(string) error, token func(id int32) error
 		done = end
 	}
 	if done < len(s) {
-		return text(s[done:])
+		return text(s[done:], first && done == 0)
 	}
 	return nil
 }

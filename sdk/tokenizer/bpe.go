@@ -6,9 +6,11 @@ import (
 
 // bpe is the byte-pair model: a vocabulary and ranked merges.
 type bpe struct {
-	ids    map[string]int32
-	tokens []string // by id; "" where no token has the id
+	*vocab
 	merges mergeTable
+
+	prefix string // in front of every character of a word but the first
+	suffix string // behind the last character of a word
 
 	unk          int32 // -1: none
 	fuseUnk      bool
@@ -19,8 +21,6 @@ type bpe struct {
 	// byteLevel says that words arrive as raw bytes and that the vocabulary is spelled with byteRunes.
 	byteLevel bool
 	byteIDs   [256]int32 // id of each byte's character, -1 where absent
-
-	cache *wordCache
 }
 
 // prepare fills the tables derived from the vocabulary.
@@ -30,7 +30,6 @@ func (m *bpe) prepare(byteLevel bool) {
 		m.byteIDs[b] = m.id(string(byteRunes[b]))
 		m.fallback[b] = m.id(byteToken(byte(b)))
 	}
-	m.cache = newWordCache()
 }
 
 const hexDigits = "0123456789ABCDEF"
@@ -40,28 +39,10 @@ func byteToken(b byte) string {
 	return "<0x" + string(hexDigits[b>>4]) + string(hexDigits[b&15]) + ">"
 }
 
-func (m *bpe) id(token string) int32 {
-	if id, ok := m.ids[token]; ok {
-		return id
-	}
-	return -1
-}
-
-// encode appends the ids of one word.
-func (m *bpe) encode(dst []int32, w *work, word string) []int32 {
-	if ids, ok := m.cache.get(word); ok {
-		return append(dst, ids...)
-	}
-	n := len(dst)
-	dst = m.encodeWord(dst, w, word)
-	m.cache.put(word, dst[n:])
-	return dst
-}
-
-func (m *bpe) encodeWord(dst []int32, w *work, word string) []int32 {
+func (m *bpe) encode(dst []int32, w *work, word string) ([]int32, error) {
 	if m.ignoreMerges {
 		if id, ok := m.whole(w, word); ok {
-			return append(dst, id)
+			return append(dst, id), nil
 		}
 	}
 	w.symbols = w.symbols[:0]
@@ -74,7 +55,7 @@ func (m *bpe) encodeWord(dst []int32, w *work, word string) []int32 {
 	for i := int32(0); i >= 0 && len(w.symbols) > 0; i = w.symbols[i].next {
 		dst = append(dst, w.symbols[i].id)
 	}
-	return dst
+	return dst, nil
 }
 
 func (m *bpe) whole(w *work, word string) (int32, bool) {
@@ -103,10 +84,14 @@ func (m *bpe) byteSymbols(w *work, word string) {
 // runeSymbols starts one symbol a character: its token, else its bytes' tokens, else the unknown token, else nothing. As
 // in `tokenizers`, an unknown that waits to be fused is written before the next known character but after fallback bytes.
 func (m *bpe) runeSymbols(w *work, word string) {
+	plain := m.prefix == "" && m.suffix == ""
 	pending := false
 	for i, r := range word {
 		size := utf8.RuneLen(r)
 		ch := word[i : i+size]
+		if !plain {
+			ch = m.affixed(ch, i == 0, i+size == len(word))
+		}
 		if id, ok := m.ids[ch]; ok {
 			if pending {
 				w.push(m.unk)
@@ -129,6 +114,17 @@ func (m *bpe) runeSymbols(w *work, word string) {
 	if pending {
 		w.push(m.unk)
 	}
+}
+
+// affixed spells a character of a word as the vocabulary does.
+func (m *bpe) affixed(ch string, first, last bool) string {
+	if !first {
+		ch = m.prefix + ch
+	}
+	if last {
+		ch += m.suffix
+	}
+	return ch
 }
 
 func (m *bpe) pushBytes(w *work, ch string) bool {

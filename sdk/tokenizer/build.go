@@ -9,7 +9,8 @@ import (
 
 // builder collects the parts of a Tokenizer; json.go and gguf.go fill it, finish checks and closes it.
 type builder struct {
-	model          *bpe
+	vocab          *vocab
+	model          model
 	normalizer     normalizer
 	steps          []step
 	decoder        []stageMaker
@@ -23,7 +24,7 @@ type builder struct {
 
 // freeID is the id that `tokenizers` gives to the next added token that is not in the vocabulary.
 func (b *builder) freeID() int64 {
-	if n := int64(len(b.model.ids)); len(b.added) == 0 || b.highest < n {
+	if n := b.vocab.size; len(b.added) == 0 || b.highest < n {
 		return n
 	}
 	return b.highest + 1
@@ -35,15 +36,15 @@ func (b *builder) addToken(subject string, a addedEntry, id int64) error {
 	if a.Content == "" {
 		return nil // as in `tokenizers`, which skips it
 	}
-	if have := b.model.id(a.Content); have >= 0 && int64(have) != id {
+	if have := b.vocab.id(a.Content); have >= 0 && int64(have) != id {
 		return corrupt(subject, "%q has the id %d and in the vocabulary the id %d", a.Content, id, have)
 	}
 	_, known := b.addedAt[a.Content]
-	if free := b.freeID(); b.model.id(a.Content) < 0 && !known && b.strictIDs && id != free {
+	if free := b.freeID(); b.vocab.id(a.Content) < 0 && !known && b.strictIDs && id != free {
 		// Such a file means other ids to the library it was made with than to a reader of the file.
 		return corrupt(subject, "%q has the id %d, but `tokenizers` would give it %d", a.Content, id, free)
 	}
-	if err := b.model.place(subject, a.Content, id); err != nil {
+	if err := b.vocab.place(subject, a.Content, id); err != nil {
 		return err
 	}
 	b.highest = max(b.highest, id)
@@ -80,17 +81,20 @@ func (b *builder) configTokens(cfg *config) error {
 // finish closes the Tokenizer.
 func (b *builder) finish(cfg *config) (*Tokenizer, error) {
 	t := &Tokenizer{
-		model: b.model, normalizer: b.normalizer, decoder: b.decoder, prefix: b.prefix, suffix: b.suffix,
+		vocab: b.vocab, model: b.model, cache: newWordCache(), normalizer: b.normalizer, decoder: b.decoder, prefix: b.prefix, suffix: b.suffix,
 		added: b.added, addedIDs: make(map[string]int32, len(b.added)), special: map[int32]bool{},
 		raw: newTrie(), normalized: newTrie(), bos: -1,
 	}
-	// A last byteChars step is left to the model, which then works on the text's own bytes.
-	byteLevel := false
-	if n := len(b.steps); n > 0 && b.steps[n-1] == (byteChars{}) {
-		byteLevel, b.steps = true, b.steps[:n-1]
-	}
 	t.steps = b.steps
-	t.model.prepare(byteLevel)
+	if m, ok := b.model.(*bpe); ok {
+		// A last byteChars step is left to the model, which then works on the text's own bytes.
+		n := len(b.steps)
+		byteLevel := n > 0 && b.steps[n-1] == step(byteChars{}) && m.prefix == "" && m.suffix == ""
+		if byteLevel {
+			t.steps = b.steps[:n-1]
+		}
+		m.prepare(byteLevel)
+	}
 	specials := map[string]bool{}
 	for _, a := range b.added {
 		t.addedIDs[a.Content] = a.ID
@@ -106,14 +110,14 @@ func (b *builder) finish(cfg *config) (*Tokenizer, error) {
 				return nil, err
 			}
 			if text != "" {
-				t.model.tokens[a.ID] = text // what `tokenizers` 0.23 decodes such a token to
+				t.vocab.tokens[a.ID] = text // what `tokenizers` 0.23 decodes such a token to
 			}
 		}
 		t.normalized.add(text, a)
 	}
 	for _, a := range b.added {
 		// By text, as in `tokenizers`: a special token whose normalized text is another one is not left out.
-		t.special[a.ID] = specials[t.model.tokens[a.ID]]
+		t.special[a.ID] = specials[t.vocab.tokens[a.ID]]
 	}
 	return t, t.applyConfig(cfg)
 }

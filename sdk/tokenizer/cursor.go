@@ -62,3 +62,12 @@ func (c *cursor) int() (int64, error) {
 	}
 	return strconv.ParseInt(string(c.b[start:c.i]), 10, 64)
 }
+
+func (c *cursor) float() (float64, error) {
+	c.skip()
+	start := c.i
+	for c.i < len(c.b) && bytes.IndexByte([]byte("+-.eE0123456789"), c.b[c.i]) >= 0 {
+		c.i++
+	}
+	return strconv.ParseFloat(string(c.b[start:c.i]), 64)
+}

@@ -2,16 +2,19 @@
 //
 // A Tokenizer is built from a tokenizer.json (FromJSON), from GGUF metadata (FromGGUF) or from whichever of the two an
 // opened artifact carries (FromArtifact). Encoding walks the pipeline of tokenizer.json: added tokens are cut out, the rest
-// is normalized, pre-tokenized into words, each word goes through byte-pair merging, and the post-processor adds what the
-// model expects around a text.
+// is normalized, pre-tokenized into words, each word goes through the model (BPE, Unigram, WordPiece or WordLevel), and the
+// post-processor adds what the model expects around a text.
 //
 // Invariants: a Tokenizer is immutable and safe for concurrent use; a component or field that is not implemented is
 // refused by name, never skipped; encoding is O(n log n) in the text whatever the text is; Stream gives, in pieces, exactly
-// the text that Decode gives at once.
+// the text that Decode gives at once, and never half a character.
 //
 // Text that is not UTF-8 is read as a Python decoder with errors="replace" reads it: one U+FFFD for each maximal invalid
-// part. The truncation and padding sections of tokenizer.json are not applied, as transformers does not apply them either
-// unless a call asks for it; neither is clean_up_tokenization_spaces, which belongs to transformers and not to `tokenizers`.
+// part. Encode does not apply the truncation and padding sections of tokenizer.json, as transformers does not apply them
+// either unless a call asks for it; nor clean_up_tokenization_spaces, which belongs to transformers and not to `tokenizers`.
 //
-// Not for: rendering chat templates (core/chat) and WordPiece, Unigram or SentencePiece models, which are refused by name.
+// Refused: BPE dropout (ids would depend on chance), a Regex in a Replace decoder, and in patterns what only Oniguruma has
+// (classes within classes, \K, \X, named groups).
+//
+// Not for: rendering chat templates (core/chat).
 package tokenizer

@@ -48,7 +48,7 @@ func FromGGUF(v GGUFVocab) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{model: m, decoder: []stageMaker{func() stage { return &joinBytes{} }}}
+	b := &builder{vocab: m.vocab, model: m, decoder: []stageMaker{func() stage { return &joinBytes{} }}}
 	if pre.nfc {
 		b.normalizer = unicodeForms["NFC"]
 	}
@@ -80,12 +80,12 @@ func (v *GGUFVocab) model(pre preTokenizer) (*bpe, error) {
 	if len(v.Merges) > maxMerges {
 		return nil, corrupt(ggufKey("merges"), "has %d merges, more than the limit of %d", len(v.Merges), maxMerges)
 	}
-	m := &bpe{unk: -1, ignoreMerges: pre.ignoreMerges, ids: make(map[string]int32, len(v.Tokens))}
+	m := &bpe{unk: -1, ignoreMerges: pre.ignoreMerges, vocab: newVocab(len(v.Tokens))}
 	for id, token := range v.Tokens {
 		if token = validText(token); token == "" {
 			continue // converters write "" for an id without a token
 		}
-		if err := m.setToken(fmt.Sprintf("%s[%d]", ggufKey("tokens"), id), token, int64(id)); err != nil {
+		if err := m.set(fmt.Sprintf("%s[%d]", ggufKey("tokens"), id), token, int64(id)); err != nil {
 			return nil, err
 		}
 	}
@@ -136,11 +136,11 @@ func (v *GGUFVocab) config(b *builder, pre preTokenizer) (*config, error) {
 		if n.id < 0 {
 			continue
 		}
-		if n.id >= int64(len(b.model.tokens)) || b.model.tokens[n.id] == "" {
+		if !b.vocab.has(n.id) {
 			return nil, corrupt(ggufKey(n.key), "the id %d has no token", n.id)
 		}
 		if n.name != "" {
-			cfg.specials[n.name] = b.model.tokens[n.id]
+			cfg.specials[n.name] = b.vocab.tokens[n.id]
 		}
 		if n.ends {
 			cfg.eosIDs = append(cfg.eosIDs, int32(n.id))

@@ -25,12 +25,13 @@ func vocabOf(t *testing.T, name, pre string) (GGUFVocab, *Tokenizer) {
 		}
 		v.Tokens, v.Types = append(v.Tokens, s), append(v.Types, kind)
 	}
-	ranked := make([]string, 0, len(tok.model.merges.keys))
+	merges := tok.model.(*bpe).merges
+	ranked := make([]string, 0, len(merges.keys))
 	byRank := map[int32]string{}
-	for i, key := range tok.model.merges.keys {
+	for i, key := range merges.keys {
 		if key != 0 {
 			a, b := int32((key-1)>>32), int32(uint32(key-1))
-			byRank[tok.model.merges.vals[i].rank] = tok.model.tokens[a] + " " + tok.model.tokens[b]
+			byRank[merges.vals[i].rank] = tok.vocab.tokens[a] + " " + tok.vocab.tokens[b]
 		}
 	}
 	for rank := range int32(len(byRank)) {

@@ -36,6 +36,7 @@ type goldenTokenizer struct {
 		Count int    `json:"count"`
 		Hash  string `json:"hash"`
 	} `json:"long"`
+	Random string `json:"random"` // hashes of corpus.py's texts
 }
 
 func readGolden(t testing.TB) *golden {

@@ -53,8 +53,8 @@ func FromJSON(tokenizerJSON, tokenizerConfig []byte) (*Tokenizer, error) {
 }
 
 func (b *builder) json(f *file, cfg *config) error {
-	var err error
-	if b.model, err = parseModel(f.Model); err != nil {
+	err := b.parseModel(f.Model)
+	if err != nil {
 		return err
 	}
 	if b.normalizer, err = parseNormalizer("normalizer", f.Normalizer, 0); err != nil {

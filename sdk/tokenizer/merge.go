@@ -47,6 +47,8 @@ type work struct {
 	buf     []byte
 	symbols []symbol
 	heap    []candidate
+
+	arrivals []arrival // of Unigram
 }
 
 // symbol is a node of the word's linked list; id is -1 once the symbol was merged into its left neighbour.

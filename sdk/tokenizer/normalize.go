@@ -89,10 +89,10 @@ type unicodeForm struct {
 }
 
 func (f unicodeForm) normalize(s string) (string, error) {
-	if f.form.IsNormalString(s) && f.keep == nil {
+	if ascii(s) {
 		return s, nil
 	}
-	if f.keep == nil || strings.IndexFunc(s, f.kept) < 0 {
+	if strings.IndexFunc(s, f.kept) < 0 {
 		return f.apply(s), nil
 	}
 	var b strings.Builder
@@ -112,17 +112,29 @@ func (f unicodeForm) normalize(s string) (string, error) {
 	return b.String(), nil
 }
 
-func (f unicodeForm) kept(r rune) bool { return unicode.Is(f.keep, r) }
+func (f unicodeForm) kept(r rune) bool { return r >= 0x7FD && unicode.Is(f.keep, r) }
+
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
 
 // maxNonStarters is x/text's limit of a run of combining marks: behind it, x/text inserts U+034F (its "stream-safe"
 // format), which Unicode normalization proper does not.
 const maxNonStarters = 30
 
 func (f unicodeForm) apply(s string) string {
-	if !longMarks(s) {
-		return f.form.String(s)
+	switch {
+	case f.form.IsNormalString(s):
+		return s
+	case longMarks(s):
+		return f.long(s)
 	}
-	return f.long(s)
+	return f.form.String(s)
 }
 
 // longMarks reports whether s may hold a run that x/text would break up. A decomposition adds at most 4 marks to a

@@ -52,7 +52,11 @@ type regex struct {
 }
 
 func newRegex(subject, pattern string) (matcher, error) {
-	re, err := regexp2.Compile(pattern, regexp2.Multiline)
+	translated, err := fromOnig(pattern)
+	if err != nil {
+		return nil, unsupported(subject, "pattern %q is not understood: %w", pattern, err)
+	}
+	re, err := regexp2.Compile(translated, regexp2.Multiline)
 	if err != nil {
 		return nil, unsupported(subject, "pattern %q is not understood: %w", pattern, err)
 	}

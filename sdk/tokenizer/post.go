@@ -31,6 +31,8 @@ func (b *builder) postProcessor(path string, raw json.RawMessage, depth int) err
 		return component(path, raw, &byteLevelSpec{}) // offsets only
 	case "TemplateProcessing":
 		return b.template(path, raw)
+	case "BertProcessing", "RobertaProcessing":
+		return b.pairProcessing(path, raw)
 	}
 	return unsupported(at(path), "the post-processor %q is not implemented", kind)
 }
@@ -76,7 +78,7 @@ func (b *builder) template(path string, raw json.RawMessage) error {
 				return corrupt(here, "%q is not in special_tokens", p.SpecialToken.ID)
 			}
 			for _, id := range tok.IDs {
-				if id < 0 || int(id) >= len(b.model.tokens) || b.model.tokens[id] == "" {
+				if !b.vocab.has(int64(id)) {
 					return corrupt(here, "%q has the id %d, which has no token", p.SpecialToken.ID, id)
 				}
 			}
@@ -94,5 +96,42 @@ func (b *builder) template(path string, raw json.RawMessage) error {
 	}
 	b.prefix = slices.Concat(before, b.prefix)
 	b.suffix = slices.Concat(b.suffix, after)
+	return nil
+}
+
+// pairProcessing reads BertProcessing and RobertaProcessing, which differ in offsets and in pairs of texts.
+func (b *builder) pairProcessing(path string, raw json.RawMessage) error {
+	v := struct {
+		typed
+		Sep            json.RawMessage `json:"sep"`
+		Cls            json.RawMessage `json:"cls"`
+		TrimOffsets    *bool           `json:"trim_offsets"`     // offsets only
+		AddPrefixSpace *bool           `json:"add_prefix_space"` // offsets only
+	}{}
+	if err := component(path, raw, &v); err != nil {
+		return err
+	}
+	id := func(field string, raw json.RawMessage) (int32, error) {
+		var text string
+		var n int64
+		pair := [2]any{&text, &n}
+		if err := json.Unmarshal(raw, &pair); err != nil {
+			return 0, corrupt(at(path+"."+field), "is not a token with its id: %w", err)
+		}
+		if !b.vocab.has(n) {
+			return 0, corrupt(at(path+"."+field), "%q has the id %d, which has no token", text, n)
+		}
+		return int32(n), nil
+	}
+	cls, err := id("cls", v.Cls)
+	if err != nil {
+		return err
+	}
+	sep, err := id("sep", v.Sep)
+	if err != nil {
+		return err
+	}
+	b.prefix = slices.Concat([]int32{cls}, b.prefix)
+	b.suffix = slices.Concat(b.suffix, []int32{sep})
 	return nil
 }

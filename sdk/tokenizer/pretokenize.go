@@ -4,19 +4,22 @@ import (
 	"strings"
 )
 
-// step is one pre-tokenizer: it gives the pieces of s, none of them empty.
+// step is one pre-tokenizer: it gives the pieces of s, none of them empty. first says that s begins where the text begins,
+// which Metaspace wants to know.
 type step interface {
-	pieces(s string, yield func(piece string) error) error
+	pieces(s string, first bool, yield yield) error
 }
+
+type yield func(piece string, first bool) error
 
 // scanStep splits by a pattern that matches everywhere.
 type scanStep struct{ next scanner }
 
-func (p scanStep) pieces(s string, yield func(string) error) error {
+func (p scanStep) pieces(s string, first bool, yield yield) error {
 	t := classes()
 	for i := 0; i < len(s); {
 		end := p.next(t, s, i)
-		if err := yield(s[i:end]); err != nil {
+		if err := yield(s[i:end], first && i == 0); err != nil {
 			return err
 		}
 		i = end
@@ -27,40 +30,18 @@ func (p scanStep) pieces(s string, yield func(string) error) error {
 // prefixSpace is ByteLevel's add_prefix_space.
 type prefixSpace struct{}
 
-func (prefixSpace) pieces(s string, yield func(string) error) error {
+func (prefixSpace) pieces(s string, first bool, yield yield) error {
 	if !strings.HasPrefix(s, " ") {
 		s = " " + s
 	}
-	return yield(s)
+	return yield(s, first)
 }
 
 // byteChars is ByteLevel's mapping of bytes to characters, where another step follows it.
 type byteChars struct{}
 
-func (byteChars) pieces(s string, yield func(string) error) error {
-	return yield(string(appendByteLevel(make([]byte, 0, 2*len(s)), s)))
-}
-
-// digitsStep is Digits: numbers stand apart, whole or digit by digit.
-type digitsStep struct{ individual bool }
-
-func (d digitsStep) pieces(s string, yield func(string) error) error {
-	t := classes()
-	for i := 0; i < len(s); {
-		c, n := t.at(s, i)
-		end := i + n
-		switch {
-		case c&numeric == 0:
-			end = runNot(t, s, end, numeric)
-		case !d.individual:
-			end = run(t, s, end, numeric)
-		}
-		if err := yield(s[i:end]); err != nil {
-			return err
-		}
-		i = end
-	}
-	return nil
+func (byteChars) pieces(s string, first bool, yield yield) error {
+	return yield(string(appendByteLevel(make([]byte, 0, 2*len(s)), s)), first)
 }
 
 // behavior says what becomes of a split's matches.
@@ -86,7 +67,7 @@ type span struct {
 	match      bool
 }
 
-func (p splitStep) pieces(s string, yield func(string) error) error {
+func (p splitStep) pieces(s string, first bool, yield yield) error {
 	spans, err := p.spans(s)
 	if err != nil {
 		return err
@@ -95,7 +76,7 @@ func (p splitStep) pieces(s string, yield func(string) error) error {
 		if sp.start == sp.end {
 			continue
 		}
-		if err := yield(s[sp.start:sp.end]); err != nil {
+		if err := yield(s[sp.start:sp.end], first && sp.start == 0); err != nil {
 			return err
 		}
 	}

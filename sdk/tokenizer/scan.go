@@ -30,7 +30,7 @@ var scanners = map[string]scanner{
 }
 
 // run is the end of the run of characters of the given classes that begins at s[i].
-func run(t *classTable, s string, i int, bits uint8) int {
+func run(t *classTable, s string, i int, bits uint16) int {
 	for i < len(s) {
 		c, n := t.at(s, i)
 		if c&bits == 0 {
@@ -42,7 +42,7 @@ func run(t *classTable, s string, i int, bits uint8) int {
 }
 
 // runNot is the end of the run of characters of none of the given classes.
-func runNot(t *classTable, s string, i int, bits uint8) int {
+func runNot(t *classTable, s string, i int, bits uint16) int {
 	for i < len(s) {
 		c, n := t.at(s, i)
 		if c&bits != 0 {
@@ -133,7 +133,7 @@ func foldedContraction(s string) int {
 
 // scanCL100K is the pattern of OpenAI's cl100k as Hugging Face models spell it. wordBits are the classes of a word, and
 // numbers are cut after maxDigits.
-func scanCL100K(wordBits uint8, maxDigits int) scanner {
+func scanCL100K(wordBits uint16, maxDigits int) scanner {
 	return func(t *classTable, s string, i int) int {
 		if s[i] == '\'' {
 			if n := foldedContraction(s[i+1:]); n > 0 {

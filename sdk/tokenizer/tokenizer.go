@@ -8,7 +8,9 @@ import (
 
 // Tokenizer turns text into ids and back.
 type Tokenizer struct {
-	model      *bpe
+	vocab      *vocab
+	model      model
+	cache      *wordCache
 	normalizer normalizer // nil: none
 	steps      []step
 	raw        *trie // added tokens matched in the text as it is
@@ -39,7 +41,7 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 	if addSpecial {
 		e.ids = append(e.ids, t.prefix...)
 	}
-	if err := t.raw.cut(text, e.text, e.token); err != nil {
+	if err := t.raw.cut(text, true, e.text, e.token); err != nil {
 		return nil, err
 	}
 	if addSpecial {
@@ -53,7 +55,7 @@ type encoding struct {
 	t    *Tokenizer
 	work *work
 	ids  []int32
-	feed []func(string) error // feed[i] passes a piece to step i; the last one to the model
+	feed []yield // feed[i] passes a piece to step i; the last one to the model
 }
 
 func (t *Tokenizer) newEncoding(size int) *encoding {
@@ -63,33 +65,44 @@ func (t *Tokenizer) newEncoding(size int) *encoding {
 	}
 	e := &encoding{t: t, work: w, ids: make([]int32, 0, size/4+len(t.prefix)+len(t.suffix)+1)}
 	n := len(t.steps)
-	e.feed = make([]func(string) error, n+1)
-	e.feed[n] = func(word string) error {
-		e.ids = t.model.encode(e.ids, w, word)
-		return nil
-	}
+	e.feed = make([]yield, n+1)
+	e.feed[n] = e.word
 	for i := n - 1; i >= 0; i-- {
 		st, next := t.steps[i], e.feed[i+1]
-		e.feed[i] = func(piece string) error { return st.pieces(piece, next) }
+		e.feed[i] = func(piece string, first bool) error { return st.pieces(piece, first, next) }
 	}
 	return e
 }
 
-func (e *encoding) text(s string) error {
+func (e *encoding) text(s string, first bool) error {
 	if e.t.normalizer != nil {
 		var err error
 		if s, err = e.t.normalizer.normalize(s); err != nil {
 			return err
 		}
 	}
-	return e.t.normalized.cut(s, e.piece, e.token)
+	return e.t.normalized.cut(s, first, e.piece, e.token)
 }
 
-func (e *encoding) piece(s string) error {
+func (e *encoding) piece(s string, first bool) error {
 	if s == "" {
 		return nil
 	}
-	return e.feed[0](s)
+	return e.feed[0](s, first)
+}
+
+func (e *encoding) word(word string, _ bool) error {
+	if ids, ok := e.t.cache.get(word); ok {
+		e.ids = append(e.ids, ids...)
+		return nil
+	}
+	n := len(e.ids)
+	var err error
+	if e.ids, err = e.t.model.encode(e.ids, e.work, word); err != nil {
+		return err
+	}
+	e.t.cache.put(word, e.ids[n:])
+	return nil
 }
 
 func (e *encoding) token(id int32) error {
@@ -101,14 +114,14 @@ func (e *encoding) token(id int32) error {
 func (t *Tokenizer) Digest() string { return t.digest }
 
 // VocabSize is one more than the highest id.
-func (t *Tokenizer) VocabSize() int { return len(t.model.tokens) }
+func (t *Tokenizer) VocabSize() int { return len(t.vocab.tokens) }
 
 // Token is the token of an id as the vocabulary spells it (byte-level tokens in GPT-2's characters).
 func (t *Tokenizer) Token(id int32) (string, bool) {
-	if id < 0 || int(id) >= len(t.model.tokens) {
+	if id < 0 || int(id) >= len(t.vocab.tokens) {
 		return "", false
 	}
-	token := t.model.tokens[id]
+	token := t.vocab.tokens[id]
 	if token == "" {
 		return "", false
 	}
@@ -120,7 +133,7 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 	if id, ok := t.addedIDs[token]; ok {
 		return id, true
 	}
-	id, ok := t.model.ids[token]
+	id, ok := t.vocab.ids[token]
 	return id, ok
 }
 

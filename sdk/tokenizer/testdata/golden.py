@@ -1,21 +1,25 @@
-"""Builds small byte-level BPE tokenizers and writes what Hugging Face `tokenizers` makes of nasty texts.
+"""Builds small tokenizers (BPE here, the others in kinds.py) and writes what Hugging Face `tokenizers` makes of nasty texts.
 
-Run from sdk/tokenizer, with tokenizers 0.23.3 installed:
+Run from sdk/tokenizer, with tokenizers 0.23.3 and sentencepiece 0.2.3 installed:
 
     python testdata/golden.py
 
 It writes testdata/tokenizers/*.json, in which the vocabulary is trained on the fixed corpus below with fixed settings,
-and testdata/golden.json with ids and decoded texts.
+and testdata/golden.json with ids and decoded texts, those of corpus.py's random texts as one hash for every 20 of them.
 """
 
 import json
 import pathlib
 import random
+import sys
 
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 here = pathlib.Path(__file__).parent
+sys.path.insert(0, str(here))
+import corpus as random_texts  # noqa: E402
+import kinds  # noqa: E402
 CORPUS = [
     "The quick brown fox jumps over the lazy dog. The dog didn't mind; it's used to it, they've said so.",
     "In 1999 and 2024, 12345 people in the town said: don't! I'll, we'd, you're, THEY'RE, I'M here.",
@@ -134,6 +138,7 @@ def sequences(t):
 
 
 def main():
+    TOKENIZERS.update(kinds.build(CORPUS))
     out = {"made_by": f"tokenizers {tokenizers.__version__}", "command": "python testdata/golden.py", "texts": TEXTS, "long": LONG, "tokenizers": {}}
     (here / "tokenizers").mkdir(exist_ok=True)
     for name, t in TOKENIZERS.items():
@@ -160,8 +165,10 @@ def main():
             for i in ids:
                 h = (h * 1_000_003 + i + 1) % (1 << 61)
             entry["long"][key] = {"count": len(ids), "hash": str(h)}
+        entry["random"] = random_texts.hashes(t, 2000)
         out["tokenizers"][name] = entry
     (here / "golden.json").write_text(json.dumps(out, ensure_ascii=True, separators=(",", ":")) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
