@@ -1,0 +1,56 @@
+package schedule
+
+import "time"
+
+// Row is one request as the Scheduler sees it. The caller sets the first group before Submit and leaves the second alone.
+type Row struct {
+	// Priority orders the queue: lower is sooner, as vLLM has it; 0 is usual.
+	Priority int32
+	// Tokens is how many token ids there are: the prompt and what was generated, tokens that are sampled but not read included.
+	Tokens int
+	// Limit is the most tokens there will ever be. A row that reached it has nothing left to compute.
+	Limit int
+	// Alone keeps others out of the row's forwards.
+	Alone bool
+	// Most bounds the tokens of one forward of the row; 0 does not.
+	Most int
+
+	state    state
+	trial    bool // it runs alone until a token is sampled: a forward with it failed
+	cached   int  // tokens that its forwards have put, or are putting, into its cache
+	blocks   int
+	arrived  time.Time
+	admitted uint64 // number of its admission; later is larger
+	ran      uint64 // turn of its last forward alone
+	failures int    // forwards that failed with it
+	paused   bool
+}
+
+type state int
+
+const (
+	gone    state = iota // not submitted yet, or left
+	waiting              // in the queue
+	running              // has a slot
+)
+
+// Cached is the number of tokens in the row's cache once what was planned is computed.
+func (r *Row) Cached() int { return r.cached }
+
+// Waits reports whether the row has no slot.
+func (r *Row) Waits() bool { return r.state == waiting }
+
+// left is how many tokens the next forwards have to take before one is sampled; 0 when the last one is sampled already.
+func (r *Row) left() int {
+	if r.Tokens >= r.Limit {
+		return 0
+	}
+	return r.Tokens - r.cached
+}
+
+// ready reports whether a forward could take tokens of the row now.
+func (r *Row) ready() bool { return !r.paused && r.left() > 0 }
+
+// Cache puts the first n tokens in the cache before the row's first forward, because they were found in a kept one; it leaves one
+// token at least to compute. It is called between Submit and the row's first place in a Plan, or after it was put back.
+func (r *Row) Cache(n int) { r.cached = min(n, r.Tokens-1) }
