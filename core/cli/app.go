@@ -14,7 +14,6 @@ import (
 	corefamily "github.com/clademl/clade/core/family"
 	"github.com/clademl/clade/core/hub"
 	"github.com/clademl/clade/core/loader"
-	"github.com/clademl/clade/sdk/contract"
 )
 
 // app is one run of the command line.
@@ -62,6 +61,8 @@ type host struct {
 	store   hub.Store
 	plugins *pluginSet
 	log     *slog.Logger
+	// unattended says that nobody can be asked, whatever the streams are.
+	unattended bool
 }
 
 func (a *app) host() (*host, error) {
@@ -70,24 +71,46 @@ func (a *app) host() (*host, error) {
 		return nil, err
 	}
 	h := &host{app: a, config: c, store: hub.Store{Dirs: c.Models.Dirs, HFCache: c.Models.HFCache}, log: a.logger(c)}
-	if h.plugins, err = findPlugins(c); err != nil {
+	problems, err := h.load(&loader.Ledger{})
+	if err != nil {
 		return nil, err
 	}
-	offers, err := corefamily.Embedded()
-	if err != nil {
-		return nil, contract.Errorf(contract.Internal, "families", "%w", err)
-	}
-	list, problems := corefamily.New(append(offers, h.plugins.offers()...))
 	for _, p := range problems {
 		h.log.Warn(p.String())
 	}
 	for _, p := range h.plugins.Problems {
 		h.log.Warn("plugin cannot be used", "plugin", p.Name, "dir", p.Dir, "error", p.Err)
 	}
-	h.Host = &loader.Host{
-		Families: list, Find: h.plugins.find, RuntimeDir: runtimeDir(c), Budget: c.MemoryBudget, Ledger: &loader.Ledger{}, Logger: h.log,
-	}
 	return h, nil
+}
+
+// again is the same host with what is installed now.
+func (h *host) again() (*host, error) {
+	next := *h
+	_, err := next.load(h.Ledger)
+	return &next, err
+}
+
+// load reads what is installed and what the sources' last indexes offer.
+func (h *host) load(ledger *loader.Ledger) ([]corefamily.Problem, error) {
+	c := h.config
+	var err error
+	if h.plugins, err = findPlugins(c); err != nil {
+		return nil, err
+	}
+	m, err := h.app.manager(c, h.plugins)
+	if err != nil {
+		return nil, err
+	}
+	offers, err := m.IndexOffers()
+	if err != nil {
+		return nil, err
+	}
+	list, problems := corefamily.New(append(offers, m.Offers...))
+	h.Host = &loader.Host{
+		Families: list, Find: h.plugins.finder(m), RuntimeDir: runtimeDir(c), Budget: c.MemoryBudget, Ledger: ledger, Logger: h.log,
+	}
+	return problems, nil
 }
 
 // logger writes the log to stderr.
@@ -101,7 +124,7 @@ func (a *app) logger(c *config.Config) *slog.Logger {
 // runtimeVariant is the only one this version looks for by itself.
 const runtimeVariant = "cpu"
 
-// runtimeDir is the configured runtime, or the one beside the executable.
+// runtimeDir is the configured runtime, or the one beside the executable, for plugins that were not installed with one.
 func runtimeDir(c *config.Config) string {
 	if c.Runtime != "" {
 		if abs, err := filepath.Abs(c.Runtime); err == nil {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 
@@ -130,22 +129,6 @@ func (a *app) generateOnce(cmd *cobra.Command, m admin.Model, ids []int32, s gen
 	return a.printJSON(out)
 }
 
-// readInput reads a file, or stdin for "-".
-func (a *app) readInput(path string) ([]byte, error) {
-	if path == "-" {
-		data, err := io.ReadAll(a.In)
-		if err != nil {
-			return nil, contract.Errorf(contract.InvalidArgument, "stdin", "%w", err)
-		}
-		return data, nil
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, contract.Errorf(contract.NotFound, path, "cannot be read: %w", err)
-	}
-	return data, nil
-}
-
 // readIDs reads token ids: a JSON list, or numbers separated by white space or commas.
 func (a *app) readIDs(path string) ([]int32, error) {
 	data, err := a.readInput(path)
@@ -154,8 +137,16 @@ func (a *app) readIDs(path string) ([]int32, error) {
 	}
 	var ids []int32
 	if text := strings.TrimSpace(string(data)); strings.HasPrefix(text, "[") {
-		if err := json.Unmarshal([]byte(text), &ids); err != nil {
-			return nil, contract.Errorf(contract.InvalidArgument, path, "not a list of token ids: %w", err)
+		var numbers []json.Number
+		if err := json.Unmarshal([]byte(text), &numbers); err != nil {
+			return nil, contract.Errorf(contract.InvalidArgument, path, "is not a JSON list of token ids: %w", err)
+		}
+		for _, n := range numbers {
+			id, err := strconv.ParseInt(n.String(), 10, 32)
+			if err != nil {
+				return nil, contract.Errorf(contract.InvalidArgument, path, "%q is not a token id", n)
+			}
+			ids = append(ids, int32(id))
 		}
 	} else {
 		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' }) {

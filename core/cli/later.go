@@ -17,14 +17,8 @@ var later = []struct{ use, short string }{
 
 // laterPlugin are the plugin verbs of the same kind.
 var laterPlugin = []struct{ use, short string }{
-	{"search", "Search the index"},
-	{"install", "Install a plugin"},
-	{"update", "Update plugins"},
-	{"remove", "Remove a plugin"},
 	{"check", "Run the conformance suite on a plugin"},
 	{"new", "Begin a third-party family"},
-	{"bundle", "Bundle plugins for a machine without network"},
-	{"trust", "Manage trusted keys"},
 }
 
 func laterCommands() []*cobra.Command {

@@ -149,6 +149,15 @@ func (a *app) open(ctx context.Context, h *host, f *modelFlags, arg string) (*lo
 	if err != nil {
 		return nil, err
 	}
+	if _, missing := d.MissingPlugin(); missing {
+		_ = d.Close() // only read
+		if h, err = a.bring(ctx, h, d); err != nil {
+			return nil, err
+		}
+		if d, err = h.decide(ctx, f, arg); err != nil {
+			return nil, err
+		}
+	}
 	m, err := a.openDecided(ctx, h, f, d)
 	if err != nil {
 		_ = d.Close() // only read; the first error is the one to tell

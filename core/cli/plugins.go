@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -15,6 +16,9 @@ import (
 	corefamily "github.com/clademl/clade/core/family"
 	"github.com/clademl/clade/core/loader"
 	"github.com/clademl/clade/core/plugins"
+	"github.com/clademl/clade/core/plugins/install"
+	"github.com/clademl/clade/core/plugins/store"
+	"github.com/clademl/clade/core/plugins/trust"
 	"github.com/clademl/clade/core/supervise"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
@@ -24,9 +28,16 @@ import (
 type pluginSet struct {
 	plugins.Set
 	verifier *plugins.Verifier
+	stored   *store.Store
+	// ownRuntime says that a configured runtime stands before every installed one.
+	ownRuntime bool
 }
 
 func findPlugins(c *config.Config) (*pluginSet, error) {
+	stored, err := storeOf(c)
+	if err != nil {
+		return nil, err
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, contract.Errorf(contract.Internal, "executable", "%w", err)
@@ -34,8 +45,9 @@ func findPlugins(c *config.Config) (*pluginSet, error) {
 	if real, err := filepath.EvalSymlinks(exe); err == nil {
 		exe = real
 	}
-	s := &pluginSet{Set: plugins.Discover(plugins.Dirs(exe, c.Plugins.Dirs)...), verifier: &plugins.Verifier{File: digestFile()}}
-	return s, nil
+	set := plugins.Discover(plugins.Dirs(exe, c.Plugins.Dirs)...)
+	set.AddStore(stored)
+	return &pluginSet{Set: set, verifier: &plugins.Verifier{File: digestFile()}, stored: stored, ownRuntime: c.Runtime != ""}, nil
 }
 
 // digestFile remembers digests of executables between runs; without a cache folder each run hashes anew.
@@ -61,14 +73,52 @@ func (s *pluginSet) find(name string) (loader.Plugin, error) {
 	if err != nil {
 		return loader.Plugin{}, err
 	}
-	return loader.Plugin{
-		Name: p.Name, Exe: p.Exe, Verify: func() error { return s.verifier.Verify(p) }, Check: p.CheckDescribe,
-	}, nil
+	out := loader.Plugin{Name: p.Name, Exe: p.Exe, Verify: func() error { return s.verifier.Verify(p) }, Check: p.CheckDescribe}
+	if p.Origin == plugins.Stored {
+		out.Hold = func() (func(), error) { return s.hold(p) }
+	}
+	if p.Runtime != nil && !s.ownRuntime {
+		out.RuntimeDir = p.Runtime.Dir
+	}
+	return out, nil
+}
+
+// hold keeps an installed plugin and its runtime from being removed.
+func (s *pluginSet) hold(p plugins.Installed) (func(), error) {
+	release, err := s.stored.Hold(p.Archive)
+	if err != nil || p.Runtime == nil {
+		return release, err
+	}
+	more, err := s.stored.Hold(p.Runtime.Archive())
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return func() { more(); release() }, nil
+}
+
+// finder is find, with an answer for a plugin that is not there that names the exact command.
+func (s *pluginSet) finder(m *install.Manager) func(name string) (loader.Plugin, error) {
+	return func(name string) (loader.Plugin, error) {
+		p, err := s.find(name)
+		if contract.KindOf(err) != contract.PluginMissing || slices.ContainsFunc(s.Problems, func(p plugins.Problem) bool { return p.Name == name }) {
+			return p, err
+		}
+		command := "clade plugin install " + install.Qualified(m.SourceOf(name), name)
+		if sources, err := m.Trust.Sources(); err == nil && len(sources) == 0 {
+			return p, contract.Errorf(contract.PluginMissing, name, "the plugin is not installed, and no source of plugins is trusted").
+				WithNext("%s, then: %s", trust.HowToAdd, command)
+		}
+		return p, contract.Errorf(contract.PluginMissing, name, "the plugin is not installed").WithNext("%s", command)
+	}
 }
 
 func (a *app) pluginCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "plugin", Short: "List, describe and verify plugins", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(a.pluginListCommand(), a.pluginDescribeCommand(), a.pluginVerifyCommand(), a.pluginSealCommand())
+	cmd := &cobra.Command{Use: "plugin", Short: "Install, update, list, verify and publish plugins", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(
+		a.pluginListCommand(), a.pluginSearchCommand(), a.pluginInstallCommand(), a.pluginUpdateCommand(), a.pluginRemoveCommand(), a.pluginDescribeCommand(),
+		a.pluginVerifyCommand(), a.pluginTrustCommand(), a.pluginBundleCommand(), a.pluginPublishCommand(), a.pluginSealCommand(),
+	)
 	for _, l := range laterPlugin {
 		cmd.AddCommand(laterCommand(l.use, l.short))
 	}
@@ -91,13 +141,20 @@ func (a *app) pluginListCommand() *cobra.Command {
 			Name     string   `json:"name"`
 			Version  string   `json:"version,omitempty"`
 			Dir      string   `json:"dir"`
+			Origin   string   `json:"origin,omitempty"`
+			Source   string   `json:"source,omitempty"`
+			Signer   string   `json:"signer,omitempty"`
+			Runtime  string   `json:"runtime,omitempty"`
 			Digest   string   `json:"digest,omitempty"`
 			Families []string `json:"families,omitempty"`
 			Error    string   `json:"error,omitempty"`
 		}
 		out := []entry{}
 		for _, p := range s.Plugins {
-			e := entry{Name: p.Name, Version: p.Manifest.Version, Dir: p.Dir, Digest: p.Digest}
+			e := entry{Name: p.Name, Version: p.Manifest.Version, Dir: p.Dir, Digest: p.Digest, Origin: string(p.Origin), Source: p.Source, Signer: p.Signer}
+			if p.Runtime != nil {
+				e.Runtime = p.Runtime.Dir
+			}
 			for _, f := range p.Manifest.Families {
 				e.Families = append(e.Families, f.Graph)
 			}
@@ -110,9 +167,9 @@ func (a *app) pluginListCommand() *cobra.Command {
 			return a.printJSON(out)
 		}
 		t := newTable(a.Out)
-		t.row("PLUGIN", "VERSION", "FAMILIES", "FOLDER")
+		t.row("PLUGIN", "VERSION", "FROM", "FAMILIES", "FOLDER")
 		for _, e := range out {
-			t.row(e.Name, joinOr(nonEmpty(e.Version, e.Error), "-"), joinOr(e.Families, "-"), e.Dir)
+			t.row(e.Name, joinOr(nonEmpty(e.Version, e.Error), "-"), orDash(cmp.Or(e.Source, e.Origin)), joinOr(e.Families, "-"), e.Dir)
 		}
 		return t.flush()
 	}
@@ -124,7 +181,7 @@ const describeTimeout = 15 * time.Second
 
 // describe starts a verified plugin, asks it, and ends it.
 func (h *host) describe(ctx context.Context, name string) (*cladev1.DescribeResponse, error) {
-	p, err := h.plugins.find(name)
+	p, err := h.Find(name)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +195,11 @@ func (h *host) ask(ctx context.Context, p loader.Plugin) (*cladev1.DescribeRespo
 	}
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
-	process, err := supervise.Start(ctx, supervise.Spec{Path: p.Exe, RuntimeDir: h.RuntimeDir, Logger: h.log})
+	runtime := p.RuntimeDir
+	if runtime == "" {
+		runtime = h.RuntimeDir
+	}
+	process, err := supervise.Start(ctx, supervise.Spec{Path: p.Exe, RuntimeDir: runtime, Logger: h.log})
 	if err != nil {
 		return nil, err
 	}

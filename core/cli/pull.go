@@ -50,7 +50,9 @@ func (a *app) pullCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.offerPlugin(h, plugin)
+		if err := a.offerPlugin(cmd.Context(), h, plugin, m.ID); err != nil {
+			return err
+		}
 		if *asJSON {
 			return a.printJSON(localModel{Model: m, Bytes: m.Size(), Format: formatOf(m)})
 		}
@@ -87,14 +89,23 @@ func (h *host) takes(ctx context.Context, p *hub.Pull) (string, error) {
 	return entry.Plugin, nil
 }
 
-// offerPlugin tells how to get the family that the model needs, if it is not there.
-func (a *app) offerPlugin(h *host, plugin string) {
+// offerPlugin brings the family that the model needs, or tells how to, if it is not there.
+func (a *app) offerPlugin(ctx context.Context, h *host, plugin, model string) error {
 	if plugin == "" {
-		return
+		return nil
 	}
-	if _, err := h.plugins.find(plugin); err != nil {
-		a.note("%s", err)
+	_, err := h.Find(plugin)
+	if err == nil {
+		return nil
 	}
+	if contract.KindOf(err) == contract.PluginMissing {
+		done, bringErr := a.bringPlugin(ctx, h, plugin, model)
+		if done || bringErr != nil {
+			return bringErr
+		}
+	}
+	a.note("%s", err)
+	return nil
 }
 
 // download runs a pull with progress.

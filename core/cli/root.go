@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,9 +35,6 @@ func Stdio() Streams {
 func Main(ctx context.Context, build string, args []string, streams Streams) int {
 	root := newRoot(&app{Streams: streams, build: build})
 	root.SetArgs(args)
-	root.SetIn(streams.In)
-	root.SetOut(streams.Out)
-	root.SetErr(streams.Err)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -78,6 +76,9 @@ func newRoot(a *app) *cobra.Command {
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
 	root.PersistentFlags().StringVar(&a.configFile, "config", "", "configuration file (default ~/.config/clade/config.yaml)")
 	a.bind(root.PersistentFlags(), "log-level", "log_level", "debug, info, warn or error; the log goes to stderr")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -87,6 +88,12 @@ func newRoot(a *app) *cobra.Command {
 	)
 	root.AddCommand(a.transcribeCommand())
 	root.AddCommand(laterCommands()...)
+	root.InitDefaultCompletionCmd("completion") // behind SetOut, which it keeps, and before markUsage, so that its arguments are checked like all others
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Args, cmd.RunE = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	markUsage(root)
 	return root
 }
@@ -95,16 +102,25 @@ func newRoot(a *app) *cobra.Command {
 func markUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(c *cobra.Command, args []string) error {
-			if err := check(c, args); err != nil {
-				return usageError{fmt.Errorf("%s: %w", verbOf(c), err)}
+			err := check(c, args)
+			switch {
+			case err == nil:
+				return nil
+			case c == c.Root():
+				return usageError{fmt.Errorf("unknown command %q", args[0])}
+			case slices.ContainsFunc(args, isSwitchValue):
+				err = fmt.Errorf("%w (a switch takes its value behind =, as in --paging=true)", err)
 			}
-			return nil
+			return usageError{fmt.Errorf("%s: %w", verbOf(c), err)}
 		}
 	}
 	for _, sub := range cmd.Commands() {
 		markUsage(sub)
 	}
 }
+
+// isSwitchValue tells what a person meant as the value of a switch that may stand alone.
+func isSwitchValue(arg string) bool { return arg == "true" || arg == "false" || arg == "auto" }
 
 // verbOf names a command as a person types it after "clade".
 func verbOf(cmd *cobra.Command) string {

@@ -14,9 +14,6 @@ import (
 	"github.com/clademl/clade/sdk/contract"
 )
 
-// maxStdin bounds a prompt read from a pipe; any context is smaller.
-const maxStdin = 64 << 20
-
 func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run MODEL [PROMPT]",
@@ -56,19 +53,16 @@ func (a *app) promptOf(args []string) (prompt string, chat bool, err error) {
 	case len(args) == 0 && a.InTerminal:
 		return "", true, nil
 	default:
-		data, err := io.ReadAll(io.LimitReader(a.In, maxStdin+1))
+		data, err := readBounded("stdin", a.In)
 		if err != nil {
-			return "", false, contract.Errorf(contract.InvalidArgument, "stdin", "%w", err)
-		}
-		if len(data) > maxStdin {
-			return "", false, contract.Errorf(contract.InvalidArgument, "stdin", "the prompt is larger than %d bytes", maxStdin)
+			return "", false, err
 		}
 		prompt = strings.TrimRight(string(data), "\r\n")
 	}
 	if prompt == "" {
 		return "", false, contract.Errorf(contract.InvalidArgument, "PROMPT", "is empty")
 	}
-	return prompt, false, nil
+	return prompt, false, checkText("PROMPT", prompt)
 }
 
 // conversation is one chat with one model.

@@ -52,16 +52,19 @@ func (a *app) scoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := checkOutput(*logits); err != nil {
+				return err
+			}
 			return a.withModel(cmd.Context(), model, args[0], func(m *loader.Model) error {
 				return a.writeLogits(cmd.Context(), m, ids, *logits, *asJSON)
 			})
 		}
-		data, err := a.readInput(*text)
+		content, err := a.readText(*text)
 		if err != nil {
 			return err
 		}
 		return a.withModel(cmd.Context(), model, args[0], func(m *loader.Model) error {
-			return a.perplexity(cmd.Context(), m, string(data), *row, *asJSON)
+			return a.perplexity(cmd.Context(), m, content, *row, *asJSON)
 		})
 	}
 	return cmd

@@ -47,11 +47,13 @@ func (a *app) tokenizeCommand() *cobra.Command {
 			return contract.Errorf(contract.InvalidArgument, "tokenize", "give either --text or --text-file")
 		}
 		if *file != "" {
-			data, err := a.readInput(*file)
-			if err != nil {
+			var err error
+			if *text, err = a.readText(*file); err != nil {
 				return err
 			}
-			*text = string(data)
+		}
+		if err := checkText("--text", *text); err != nil {
+			return err
 		}
 		return a.withText(args[0], func(t loader.Text) error {
 			ids, err := t.Encode(*text, !*noSpecial)

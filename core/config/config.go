@@ -25,7 +25,8 @@ const (
 type Config struct {
 	Models  Models
 	Plugins Plugins
-	// Runtime is the native runtime's directory; empty: runtime/<variant> beside the executable.
+	// Runtime is the native runtime's directory for every plugin; empty: that of the plugin's installation, or runtime/<variant>
+	// beside the executable.
 	Runtime string
 	// MemoryBudget is what models may take, in bytes; 0: what the machine or its control group has available.
 	MemoryBudget uint64
@@ -46,8 +47,15 @@ type Models struct {
 	AutoPull string
 }
 
-// Plugins says where plugins lie beside those next to the executable.
-type Plugins struct{ Dirs []string }
+// Plugins says where plugins lie and how they are installed.
+type Plugins struct {
+	// Dirs are folders of built plugins, which stand before those beside the executable and those of the Store.
+	Dirs []string
+	// Store, Trust and Lock are empty for their default places.
+	Store, Trust, Lock string
+	// AutoInstall is ask, always or never; Variant a runtime's, or auto.
+	AutoInstall, Variant string
+}
 
 // ModelDefaults is what a model is opened with when a command does not say otherwise.
 type ModelDefaults struct {

@@ -40,11 +40,31 @@ var keys = []key{
 		set: oneOf(func(c *Config) *string { return &c.Models.AutoPull }, "ask", "always", "never"),
 	},
 	{
-		name: "plugins.dirs", list: true, doc: "folders of plugins beside those next to the executable",
+		name: "plugins.dirs", list: true, doc: "folders of built plugins; they stand before those beside the executable and the store",
 		set: paths(func(c *Config) *[]string { return &c.Plugins.Dirs }),
 	},
 	{
-		name: "runtime", doc: "directory of the native runtime; empty: runtime/cpu beside the executable",
+		name: "plugins.store", doc: "folder of installed plugins; empty: XDG_DATA_HOME/clade/store or ~/.local/share/clade/store",
+		set: path(func(c *Config) *string { return &c.Plugins.Store }),
+	},
+	{
+		name: "plugins.trust", doc: "file of the trusted sources; empty: trust.json beside the configuration file",
+		set: path(func(c *Config) *string { return &c.Plugins.Trust }),
+	},
+	{
+		name: "plugins.lock", doc: "file that locks versions; empty: plugins.lock beside the configuration file",
+		set: path(func(c *Config) *string { return &c.Plugins.Lock }),
+	},
+	{
+		name: "plugins.auto_install", def: "ask", doc: "ask, always or never: install the plugin of a model that is opened; ask is for terminals",
+		set: oneOf(func(c *Config) *string { return &c.Plugins.AutoInstall }, "ask", "always", "never"),
+	},
+	{
+		name: "plugins.variant", def: "auto", doc: "runtime to install: cpu, cuda13, metal, or auto for what the machine has",
+		set: text(func(c *Config) *string { return &c.Plugins.Variant }),
+	},
+	{
+		name: "runtime", doc: "directory of the native runtime; empty: the one installed with a plugin, for a plugin from a folder runtime/cpu beside the executable",
 		set: path(func(c *Config) *string { return &c.Runtime }),
 	},
 	{

@@ -89,7 +89,7 @@ func environ(t *testing.T) []string {
 	home := t.TempDir()
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home, "XDG_CACHE_HOME=" + filepath.Join(built.root, "cache"),
-		"TMPDIR=" + os.TempDir(), "CLADE_RUNTIME=" + built.runtime,
+		"TMPDIR=" + os.TempDir(), "CLADE_RUNTIME=" + built.runtime, "GOMAXPROCS=" + os.Getenv("GOMAXPROCS"), // empty: the machine's
 	}
 }
 

@@ -122,3 +122,64 @@ func TestAnIdleModelIsUnloadedAndComesBack(t *testing.T) {
 	_, err := c.Chat.Completions.New(t.Context(), p)
 	require.NoError(t, err)
 }
+
+// threadsOf is what a served model says it computed an answer with.
+func threadsOf(t *testing.T, home, path string) int {
+	t.Helper()
+	r := cladeIn(t, home, "generate", path, "--prompt", "Hello", "--max-tokens", "4", "--ignore-eos", "--json", "--threads", "4", "--log-level", "info")
+	require.Equal(t, 0, r.code, r.errors)
+	require.Contains(t, r.errors, "using the model that a server has open")
+	var got struct {
+		TokenIDs   []int32 `json:"token_ids"`
+		Provenance struct{ Threads int }
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.out), &got))
+	require.Len(t, got.TokenIDs, 4)
+	return got.Provenance.Threads
+}
+
+func TestCoresAreDividedOverOpenModelsAndAgainWhenOneOpensOrCloses(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "4") // the host's idea of the machine
+	home := t.TempDir()
+	one, two := talkerNamed(t, "one"), talkerNamed(t, "two")
+	s := startServerIn(t, home, one, two, "--threads", "4")
+	require.Equal(t, 2, threadsOf(t, home, one))
+	require.Equal(t, 2, threadsOf(t, home, two))
+	require.Equal(t, 0, cladeIn(t, home, "stop", "two").code)
+	require.Equal(t, 4, threadsOf(t, home, one), "it has the machine alone")
+	p := ask(4)
+	p.Model = "two"
+	c := chatClient(t, s)
+	_, err := c.Chat.Completions.New(t.Context(), p)
+	require.NoError(t, err)
+	require.Equal(t, 2, threadsOf(t, home, one), "divided again when the other came back")
+}
+
+func TestStopOfABusyModelLetsItsRequestEnd(t *testing.T) {
+	home := t.TempDir()
+	s := startServerIn(t, home, talkerNamed(t, "one"))
+	p := ask(3000)
+	p.Model = "one"
+	c := chatClient(t, s)
+	stream := c.Chat.Completions.NewStreaming(t.Context(), p)
+	require.True(t, stream.Next())
+	stopped := make(chan result, 1)
+	go func() { stopped <- cladeIn(t, home, "stop", "one") }()
+	require.Eventually(t, func() bool { return ps(t, home)["one"].State == "draining" }, 10*time.Second, 10*time.Millisecond)
+	select {
+	case r := <-stopped:
+		t.Fatalf("stop did not wait: %+v", r)
+	default:
+	}
+	finish := ""
+	for stream.Next() {
+		if choices := stream.Current().Choices; len(choices) > 0 && choices[0].FinishReason != "" {
+			finish = choices[0].FinishReason
+		}
+	}
+	require.NoError(t, stream.Err())
+	require.Equal(t, "length", finish, "all 3000 tokens came")
+	require.Equal(t, 0, (<-stopped).code)
+	require.Empty(t, children(t, s.cmd.Process.Pid))
+	require.Equal(t, "absent", ps(t, home)["one"].State)
+}

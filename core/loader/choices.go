@@ -144,14 +144,22 @@ func (d *Decision) identify(parsed family.Parsed) (err error) {
 
 // findPlugin finds the plugin that runs the model: the implementation's, else the family's.
 func (d *Decision) findPlugin() (err error) {
-	name := d.Family.Plugin
-	if d.Implementation != nil {
-		name = d.Implementation.Plugin
-	} else if err := d.Family.Runnable(); err != nil {
-		return err
+	if d.Implementation == nil {
+		if err := d.Family.Runnable(); err != nil {
+			return err
+		}
 	}
-	d.Plugin, err = d.host.Find(name)
+	if d.Plugin, err = d.host.Find(d.pluginName()); err == nil && d.Plugin.Hold != nil {
+		d.release, err = d.Plugin.Hold()
+	}
 	return err
+}
+
+func (d *Decision) pluginName() string {
+	if d.Implementation != nil {
+		return d.Implementation.Plugin
+	}
+	return d.Family.Plugin
 }
 
 // takeOwn decides by a caller's own plugin and graph: no family is asked and no profile is needed; the format must still be

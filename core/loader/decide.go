@@ -6,6 +6,7 @@ import (
 	corefamily "github.com/clademl/clade/core/family"
 	"github.com/clademl/clade/core/hub"
 	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/family"
 )
@@ -19,6 +20,10 @@ type Plugin struct {
 	Verify func() error
 	// Check compares what the running plugin says of itself with its manifest.
 	Check func(*cladev1.DescribeResponse) error
+	// RuntimeDir is the runtime that it was installed with; empty: the host's.
+	RuntimeDir string
+	// Hold keeps it from being removed until the result is called; nil where nobody removes it.
+	Hold func() (release func(), err error)
 }
 
 // Host is what the loader takes from the rest of the host.
@@ -63,6 +68,7 @@ type Decision struct {
 	host    *Host
 	choices Choices
 	draft   *cladev1.Draft // nil: none
+	release func()         // of Plugin.Hold; may be nil
 }
 
 func (h *Host) logger() *slog.Logger {
@@ -80,5 +86,18 @@ func (h *Host) ledger() *Ledger {
 	return h.Ledger
 }
 
-// Close releases the artifact.
-func (d *Decision) Close() error { return d.Artifact.Close() }
+// MissingPlugin names the plugin that has to be installed before the model can be opened.
+func (d *Decision) MissingPlugin() (string, bool) {
+	if contract.KindOf(d.PluginErr) != contract.PluginMissing {
+		return "", false
+	}
+	return d.pluginName(), true
+}
+
+// Close releases the artifact and the plugin.
+func (d *Decision) Close() error {
+	if d.release != nil {
+		d.release()
+	}
+	return d.Artifact.Close()
+}

@@ -70,7 +70,11 @@ func (d *Decision) Plan(ctx context.Context, w Wishes) (_ *Planned, err error) {
 	if start == nil {
 		start = StartSupervised
 	}
-	process, err := start(ctx, supervise.Spec{Path: d.Plugin.Exe, RuntimeDir: d.host.RuntimeDir, Logger: d.host.Logger})
+	runtime := d.Plugin.RuntimeDir
+	if runtime == "" {
+		runtime = d.host.RuntimeDir
+	}
+	process, err := start(ctx, supervise.Spec{Path: d.Plugin.Exe, RuntimeDir: runtime, Logger: d.host.Logger})
 	if err != nil {
 		return nil, err
 	}

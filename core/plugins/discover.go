@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clademl/clade/core/plugins/store"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/family"
@@ -29,9 +30,25 @@ type Installed struct {
 	Manifest *family.Manifest
 	// Digest is the SHA-256, in hex, that the receipt states of the executable.
 	Digest string
+	Origin Origin
+	// Source and Signer are where a plugin of the store came from; Runtime is what it runs with there, nil when it needs none.
+	Source, Signer string
+	Runtime        *Runtime
+	// Archive is the digest that the store keeps it under.
+	Archive string
 
 	receipt receipt
 }
+
+// Origin is the kind of place that a plugin was found in.
+type Origin string
+
+// The places, the one that wins first: a build folder stands before what was installed.
+const (
+	Configured Origin = "configured folder"
+	Beside     Origin = "beside clade"
+	Stored     Origin = "store"
+)
 
 // Problem is a folder that looks like a plugin and cannot be used.
 type Problem struct {
@@ -47,16 +64,21 @@ type Set struct {
 	Problems []Problem
 }
 
-// Dirs is where plugins are looked for: what was configured, then plugins/ beside the executable.
+// Dirs is where built plugins are looked for: what was configured, then plugins/ beside the executable.
 func Dirs(executable string, configured []string) []string {
 	return append(slices.Clone(configured), filepath.Join(filepath.Dir(executable), "plugins"))
 }
 
-// Discover reads every directory; one that does not exist is empty.
+// Discover reads every directory, the last of which lies beside the executable. One that does not exist is empty; the first
+// that has a name wins.
 func Discover(dirs ...string) Set {
-	set := Set{Dirs: dirs}
+	set := Set{Dirs: slices.Clone(dirs)}
 	seen := map[string]bool{}
-	for _, dir := range dirs {
+	for i, dir := range dirs {
+		origin := Configured
+		if i == len(dirs)-1 {
+			origin = Beside
+		}
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			if !errors.Is(err, os.ErrNotExist) {
@@ -70,16 +92,74 @@ func Discover(dirs ...string) Set {
 				continue
 			}
 			seen[name] = true
-			in, err := read(dir, name)
-			if err != nil {
+			in, err := read(folder, name, dir)
+			if in.Origin = origin; err != nil {
 				set.Problems = append(set.Problems, Problem{Name: name, Dir: folder, Err: err})
 				continue
 			}
 			set.Plugins = append(set.Plugins, in)
 		}
 	}
-	slices.SortFunc(set.Plugins, func(a, b Installed) int { return strings.Compare(a.Name, b.Name) })
+	set.sort()
 	return set
+}
+
+func (set *Set) sort() {
+	slices.SortFunc(set.Plugins, func(a, b Installed) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// AddStore adds what the store has installed, under names that no folder has: sound or not, a folder stands before it.
+func (set *Set) AddStore(s *store.Store) {
+	defer set.sort()
+	seen := map[string]bool{}
+	for _, p := range set.Plugins {
+		seen[p.Name] = true
+	}
+	for _, p := range set.Problems {
+		seen[p.Name] = true
+	}
+	set.Dirs = append(set.Dirs, s.Dir)
+	records, err := s.Installed()
+	if err := errors.Join(err, s.Check()); err != nil {
+		set.Problems = append(set.Problems, Problem{Dir: s.Dir, Err: firstOf(err)})
+		return
+	}
+	for _, r := range records {
+		if seen[r.Plugin] {
+			continue
+		}
+		in, err := readStored(s, r)
+		if err != nil {
+			set.Problems = append(set.Problems, Problem{Name: r.Plugin, Dir: s.Folder(r.Digest), Err: err})
+			continue
+		}
+		set.Plugins = append(set.Plugins, in)
+	}
+}
+
+// firstOf is the first of joined errors: one line, with its Kind.
+func firstOf(err error) error {
+	var first *contract.Error
+	if errors.As(err, &first) {
+		return first
+	}
+	return err
+}
+
+func readStored(s *store.Store, r store.Record) (Installed, error) {
+	in, err := read(s.Folder(r.Digest), r.Plugin, s.Dir)
+	if err != nil {
+		return in, err
+	}
+	in.Origin, in.Source, in.Signer, in.Archive = Stored, r.Source, r.Signer, r.Digest
+	if r.Runtime == "" {
+		return in, nil
+	}
+	in.Runtime, err = ReadRuntime(s.Folder(r.Runtime))
+	if err == nil {
+		err = in.Runtime.Fits(in.Manifest)
+	}
+	return in, err
 }
 
 func isDir(path string) bool {
@@ -99,13 +179,12 @@ func (s Set) Find(name string) (Installed, error) {
 			return Installed{}, p.Err
 		}
 	}
-	return Installed{}, contract.Errorf(contract.PluginMissing, name, "the plugin is not in %s", strings.Join(s.Dirs, ", ")).
-		WithNext("build it with `make build`, or name its folder in plugins.dirs (CLADE_PLUGINS_DIRS)")
+	return Installed{}, contract.Errorf(contract.PluginMissing, name, "the plugin is not installed").
+		WithNext("clade plugin install %s", name)
 }
 
 // read checks everything of a plugin but its executable's content.
-func read(dir, name string) (Installed, error) {
-	folder := filepath.Join(dir, name)
+func read(folder, name, dir string) (Installed, error) {
 	in := Installed{Name: name, Dir: folder, Exe: filepath.Join(folder, exeName(name))}
 	for _, path := range []string{dir, folder, filepath.Join(folder, manifestFile), filepath.Join(folder, receiptFile), in.Exe} {
 		if err := guarded(path); err != nil {

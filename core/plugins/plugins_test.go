@@ -84,10 +84,10 @@ func TestASealedPluginIsFoundAndVerified(t *testing.T) {
 	require.NoError(t, (&Verifier{}).Verify(in))
 }
 
-func TestAMissingPluginNamesThePlacesAndTheNextStep(t *testing.T) {
+func TestAMissingPluginNamesTheExactCommand(t *testing.T) {
 	_, err := Discover("/a", "/b").Find("qwen")
 	require.Equal(t, contract.PluginMissing, contract.KindOf(err))
-	require.ErrorContains(t, err, "qwen: the plugin is not in /a, /b; build it with `make build`")
+	require.ErrorContains(t, err, "qwen: the plugin is not installed; clade plugin install qwen")
 }
 
 func TestAPluginThatOthersMayHaveChangedIsRefused(t *testing.T) {

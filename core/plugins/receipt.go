@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/clademl/clade/core/plugins/pack"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/family"
@@ -36,6 +38,8 @@ type receipt struct {
 	ExeSHA256      string `json:"exe_sha256"`
 	ManifestSHA256 string `json:"manifest_sha256"`
 	Size           int64  `json:"size"`
+	// Files are all others of the folder, libraries of its own among them.
+	Files []pack.File `json:"files,omitempty"`
 }
 
 func readReceipt(path string) (r receipt, err error) {
@@ -58,6 +62,11 @@ func (r *receipt) parse(data []byte) error {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("holds more than one value")
+	}
+	for _, f := range r.Files {
+		if !filepath.IsLocal(filepath.FromSlash(f.Path)) || f.Size < 0 || !isSHA256(f.SHA256) {
+			return fmt.Errorf("the file %q is malformed", f.Path)
+		}
 	}
 	if r.Name == "" || r.Version == "" || r.Size <= 0 || !isSHA256(r.ExeSHA256) || !isSHA256(r.ManifestSHA256) {
 		return errors.New("a field is missing or malformed")
@@ -87,24 +96,47 @@ func readSmall(path string) ([]byte, error) {
 }
 
 // WriteReceipt seals dir, a plugin's folder that was just built: the executable is run once with `describe`, must agree with
-// plugin.yaml, and both digests are written.
+// plugin.yaml, and the digests of all files are written.
 func WriteReceipt(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return contract.Errorf(contract.NotFound, dir, "%w", err)
 	}
-	data, err := readSmall(filepath.Join(dir, manifestFile))
+	m, _, err := readManifest(dir)
 	if err != nil {
 		return err
 	}
-	m, err := family.ParseManifest(data)
-	if err != nil {
-		return contract.Errorf(contract.PluginMismatch, dir, "%w", err)
-	}
-	in := Installed{Name: m.Name, Dir: dir, Exe: filepath.Join(dir, exeName(m.Name)), Manifest: m}
 	if filepath.Base(dir) != m.Name {
 		return contract.Errorf(contract.PluginMismatch, dir, "the folder of plugin %s must have its name", m.Name)
 	}
+	return Seal(dir)
+}
+
+func readManifest(dir string) (*family.Manifest, []byte, error) {
+	data, err := readSmall(filepath.Join(dir, manifestFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := family.ParseManifest(data)
+	if err != nil {
+		return nil, nil, contract.Errorf(contract.PluginMismatch, dir, "%w", err)
+	}
+	return m, data, nil
+}
+
+// ManifestOf reads the plugin.yaml of a plugin's folder.
+func ManifestOf(dir string) (*family.Manifest, error) {
+	m, _, err := readManifest(dir)
+	return m, err
+}
+
+// Seal is WriteReceipt for a folder of any name.
+func Seal(dir string) error {
+	m, data, err := readManifest(dir)
+	if err != nil {
+		return err
+	}
+	in := Installed{Name: m.Name, Dir: dir, Exe: filepath.Join(dir, exeName(m.Name)), Manifest: m}
 	d, err := askDescribe(in.Exe)
 	if err != nil {
 		return err
@@ -116,9 +148,40 @@ func WriteReceipt(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeReceipt(dir, receipt{
-		Name: m.Name, Version: m.Version, ExeSHA256: sum, ManifestSHA256: digest(data), Size: size,
+	r := receipt{Name: m.Name, Version: m.Version, ExeSHA256: sum, ManifestSHA256: digest(data), Size: size}
+	if r.Files, err = others(dir, filepath.Base(in.Exe)); err != nil {
+		return err
+	}
+	return writeReceipt(dir, r)
+}
+
+// others are the files of a plugin's folder beside its executable, manifest and receipt.
+func others(dir, exe string) (out []pack.File, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if rel == exe || rel == manifestFile || NotPacked(rel) {
+			return nil
+		}
+		sum, size, err := hashFile(path)
+		out = append(out, pack.File{Path: rel, Size: size, SHA256: sum})
+		return err
 	})
+	if err != nil {
+		return nil, contract.Errorf(contract.PluginMismatch, dir, "%w", err)
+	}
+	return out, nil
+}
+
+// NotPacked names what of a plugin's folder belongs to this machine alone: its receipt, and hidden files.
+func NotPacked(path string) bool {
+	return path == receiptFile || strings.HasPrefix(path, ".") || strings.Contains(path, "/.")
 }
 
 func writeReceipt(dir string, r receipt) error {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clademl/clade/core/plugins/pack"
 	"github.com/clademl/clade/sdk/contract"
 )
 
@@ -19,8 +20,9 @@ type Verifier struct {
 	// File holds the remembered digests; a damaged one is as good as none.
 	File string
 
-	mu    sync.Mutex
-	known map[string]identity
+	mu      sync.Mutex
+	known   map[string]identity
+	learned bool // known is more than File has
 }
 
 // settled is how long a file must have been left alone for its identity to stand for its content.
@@ -36,34 +38,60 @@ type identity struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Verify says whether in's executable is the one that its receipt states.
+// Verify says whether in's executable and the files beside it are the ones that its receipt states, and its runtime the one
+// that was installed.
 func (v *Verifier) Verify(in Installed) error {
-	if err := guarded(in.Exe); err != nil {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	defer v.save()
+	if err := v.file(in.Exe, in.receipt.Size, in.Digest, "its receipt states"); err != nil {
 		return err
 	}
-	info, err := os.Lstat(in.Exe)
-	switch {
-	case err != nil:
-		return contract.Errorf(contract.PluginMissing, in.Exe, "%w", err)
-	case !info.Mode().IsRegular():
-		return contract.Errorf(contract.PluginUntrusted, in.Exe, "is not a regular file")
+	if err := v.files(in.Dir, in.receipt.Files, "its receipt states"); err != nil {
+		return err
 	}
-	sum := ""
-	if info.Size() == in.receipt.Size {
-		if sum, err = v.digest(in.Exe, info); err != nil {
+	if in.Runtime == nil {
+		return nil
+	}
+	return v.files(in.Runtime.Dir, in.Runtime.Files, runtimeFile+" states")
+}
+
+func (v *Verifier) files(dir string, files []pack.File, who string) error {
+	for _, f := range files {
+		if err := v.file(filepath.Join(dir, filepath.FromSlash(f.Path)), f.Size, f.SHA256, who); err != nil {
 			return err
 		}
 	}
-	if sum != in.Digest {
-		return contract.Errorf(contract.PluginUntrusted, in.Exe, "differs from the one that its receipt states").
+	return nil
+}
+
+// file holds one file to its digest; under mu.
+func (v *Verifier) file(path string, size int64, want, who string) error {
+	if err := guarded(path); err != nil {
+		return err
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return contract.Errorf(contract.PluginMissing, path, "%w", err)
+	case !info.Mode().IsRegular():
+		return contract.Errorf(contract.PluginUntrusted, path, "is not a regular file")
+	}
+	sum := ""
+	if info.Size() == size {
+		if sum, err = v.digest(path, info); err != nil {
+			return err
+		}
+	}
+	if sum != want {
+		return contract.Errorf(contract.PluginUntrusted, path, "differs from the one that %s", who).
 			WithNext("build or install the plugin again")
 	}
 	return nil
 }
 
+// digest hashes a file, or remembers; under mu.
 func (v *Verifier) digest(path string, info os.FileInfo) (string, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	now, ok := identify(info)
 	if v.known == nil {
 		v.known = v.load()
@@ -82,7 +110,7 @@ func (v *Verifier) digest(path string, info os.FileInfo) (string, error) {
 	if ok && time.Since(time.Unix(0, now.CTime)) > settled {
 		now.SHA256 = sum
 		v.known[path] = now
-		v.save()
+		v.learned = true
 	}
 	return sum, nil
 }
@@ -101,9 +129,10 @@ func (v *Verifier) load() map[string]identity {
 
 // save keeps the digests for the next run; without them that run hashes again, which is slower and no less safe.
 func (v *Verifier) save() {
-	if v.File == "" {
+	if v.File == "" || !v.learned {
 		return
 	}
+	v.learned = false
 	data, err := json.Marshal(v.known)
 	if err != nil || os.MkdirAll(filepath.Dir(v.File), 0o700) != nil {
 		return

@@ -10,6 +10,9 @@ import (
 	"github.com/clademl/clade/sdk/mlx"
 )
 
+// maxThreads is what the kernels take at most (native/kernels, set_threads).
+const maxThreads = 1024
+
 // defaultChunk is used when a composition leaves the prefill chunk open.
 const defaultChunk = 256
 
@@ -37,8 +40,8 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	}
 	if out.threads = int(c.GetThreads()); c.Threads == nil {
 		out.threads = runtime.NumCPU()
-	} else if out.threads < 1 {
-		return out, invalid("threads", "at least one is needed")
+	} else if out.threads < 1 || out.threads > maxThreads {
+		return out, invalid("threads", "%d: want 1 to %d", out.threads, maxThreads)
 	}
 	var err error
 	if out.device, err = pickDevice(c.GetDevice(), devices); err != nil {

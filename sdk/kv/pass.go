@@ -1,0 +1,157 @@
+package kv
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/nn"
+)
+
+// Segment is the new tokens of one sequence in a forward.
+type Segment struct {
+	Cache  *Cache
+	Tokens int
+}
+
+// Pass is one forward of several sequences, ragged: their new tokens lie one after another along T, each segment at the positions
+// from its cache's offset on. What sees all tokens at once (projections, MLPs) needs to know nothing of it; Attend does. A cache
+// is in one segment of a pass at most.
+type Pass struct {
+	segments []Segment
+	tokens   int // of all segments
+	masks    map[maskKey]mlx.Mask
+}
+
+// maskKey holds all that a mask depends on.
+type maskKey struct{ queries, keys, window int }
+
+// Begin starts a forward over the segments, in the order of their tokens. End commits it.
+func Begin(segments ...Segment) *Pass {
+	p := &Pass{segments: segments, masks: map[maskKey]mlx.Mask{}}
+	for _, g := range segments {
+		p.tokens += g.Tokens
+	}
+	return p
+}
+
+// Begin starts a forward of n new tokens of this sequence alone.
+func (c *Cache) Begin(n int) *Pass { return Begin(Segment{c, n}) }
+
+// End moves each offset past the tokens of the pass.
+func (p *Pass) End() {
+	for _, g := range p.segments {
+		g.Cache.offset += g.Tokens
+	}
+}
+
+// Segments lists the pass's sequences in the order of their tokens, for layers that keep a state of their own.
+func (p *Pass) Segments() []Segment { return p.segments }
+
+// Tokens is T, the tokens of all segments.
+func (p *Pass) Tokens() int { return p.tokens }
+
+// Arrays lists the buffers of every cache in the pass, for an evaluation that commits them.
+func (p *Pass) Arrays() []*mlx.Array {
+	var out []*mlx.Array
+	for _, g := range p.segments {
+		out = append(out, g.Cache.Arrays()...)
+	}
+	return out
+}
+
+// Attention is what one layer does with its projections.
+type Attention struct {
+	Heads int // of queries; the cache's Spec has those of keys and values
+	Scale float32
+	Rope  *nn.Rope // nil where positions do not rotate
+}
+
+// Attend takes the projections qkv [1, T, (Heads + 2 KVHeads) * HeadDim] of layer i: it rotates queries and keys, stores keys
+// and values, and returns the attention [1, T, Heads * HeadDim] of each query over all that it may see of its own sequence.
+func (p *Pass) Attend(s *mlx.Scope, i int, qkv *mlx.Array, a Attention) *mlx.Array {
+	spec := p.segments[0].Cache.specs[i]
+	if want := []int{1, p.tokens, (a.Heads + 2*spec.Heads) * spec.HeadDim}; s.Err() == nil && !slices.Equal(qkv.Shape(), want) {
+		_ = s.Fail(fmt.Errorf("attend: layer %d got projections %v, not %v", i, qkv.Shape(), want))
+	}
+	if len(p.segments) == 1 {
+		return p.attend(s, p.segments[0], i, qkv, a)
+	}
+	parts, first := make([]*mlx.Array, len(p.segments)), 0
+	for j, g := range p.segments {
+		parts[j] = p.attend(s, g, i, s.SliceAxis(qkv, 1, first, first+g.Tokens), a)
+		first += g.Tokens
+	}
+	return s.Concat(1, parts...)
+}
+
+// attend is Attend for one segment, whose projections qkv are.
+func (p *Pass) attend(s *mlx.Scope, g Segment, i int, qkv *mlx.Array, a Attention) *mlx.Array {
+	c := g.Cache
+	spec, l := c.specs[i], &c.layers[i]
+	if c.kernels {
+		return attendPacked(s, spec, l, qkv, c.offset, g.Tokens, a)
+	}
+	q := split(s, qkv, 0, a.Heads, spec.HeadDim)                     // [1, Hq, T, D]
+	k := split(s, qkv, a.Heads, spec.Heads, spec.HeadDim)            // [1, Hkv, T, D]
+	v := split(s, qkv, a.Heads+spec.Heads, spec.Heads, spec.HeadDim) // [1, Hkv, T, D]
+	if a.Rope != nil {
+		q, k = a.Rope.Forward(s, q, c.offset), a.Rope.Forward(s, k, c.offset)
+	}
+	end := c.offset + g.Tokens
+	l.keys = put(s, l.keys, k, c.offset, end)
+	l.values = put(s, l.values, v, c.offset, end)
+
+	first := 0 // the oldest key that any query of the segment sees
+	if spec.Window > 0 {
+		first = max(0, c.offset-spec.Window+1)
+	}
+	keys, values := s.SliceAxis(l.keys, 2, first, end), s.SliceAxis(l.values, 2, first, end)
+	o := s.SDPA(q, keys, values, a.Scale, p.mask(s, maskKey{g.Tokens, end - first, spec.Window}), nil)
+	return s.Reshape(s.Transpose(o, 0, 2, 1, 3), 1, -1, a.Heads*spec.HeadDim)
+}
+
+// split maps the n heads of x [1, T, all*D] that begin at head first to [1, n, T, D].
+func split(s *mlx.Scope, x *mlx.Array, first, n, dim int) *mlx.Array {
+	x = s.SliceAxis(x, -1, first*dim, (first+n)*dim)
+	return s.Transpose(s.Reshape(x, 1, -1, n, dim), 0, 2, 1, 3)
+}
+
+// attendPacked is attend as one kernel, which writes the caches in place: their handles are replaced by those it returns.
+func attendPacked(s *mlx.Scope, spec Spec, l *layer, qkv *mlx.Array, offset, tokens int, a Attention) *mlx.Array {
+	shape := []int{1, spec.Heads, 0, spec.HeadDim}
+	end := offset + tokens
+	l.keys, l.values = grow(s, l.keys, shape, qkv.DType(), end), grow(s, l.values, shape, qkv.DType(), end)
+	args := mlx.PackedAttention{
+		Heads: a.Heads, KVHeads: spec.Heads, HeadDim: spec.HeadDim, RopeScale: 1, RopeMScale: 1,
+		Scale: a.Scale, Offset: offset, Window: spec.Window,
+	}
+	if a.Rope != nil {
+		a.Rope.Kernel(&args)
+	}
+	out, keys, values := s.PackedAttend(qkv, l.keys, l.values, args)
+	l.keys.Close()
+	l.values.Close()
+	l.keys, l.values = s.Keep(keys), s.Keep(values)
+	return out
+}
+
+// mask is what the last queries of keys may see: everything for one query, causal, or causal within a window. Masks are made
+// once and shared by layers and segments of the same shape.
+func (p *Pass) mask(s *mlx.Scope, k maskKey) mlx.Mask {
+	if k.queries == 1 {
+		return mlx.Mask{} // attend cut the keys to the window
+	}
+	if k.window == 0 || k.keys <= k.window {
+		return mlx.Causal()
+	}
+	if m, ok := p.masks[k]; ok {
+		return m
+	}
+	rows := s.ExpandDims(s.Arange(float64(k.keys-k.queries), float64(k.keys), 1, mlx.Int32), 1) // [T, 1]
+	cols := s.ExpandDims(s.Arange(0, float64(k.keys), 1, mlx.Int32), 0)                         // [1, keys]
+	seen := s.LogicalAnd(s.GreaterEqual(rows, cols), s.Less(rows, s.Add(cols, s.Scalar(float64(k.window), mlx.Int32))))
+	m := mlx.ArrayMask(seen)
+	p.masks[k] = m
+	return m
+}
