@@ -104,6 +104,9 @@ func (s Settings) Check() error {
 			return contract.Errorf(contract.InvalidArgument, f.name, "is %g; want %g to %g", *f.value, f.low, f.high)
 		}
 	}
+	if s.TopP != nil && *s.TopP == 0 {
+		return contract.Errorf(contract.InvalidArgument, "top_p", "is 0, which keeps no token; want more than 0, to 1")
+	}
 	for _, p := range []struct {
 		name    string
 		penalty *Penalty

@@ -64,6 +64,7 @@ func TestOptionOnlyTheFilesAskForBecomesANote(t *testing.T) {
 
 func TestImpossibleValuesAreRefusedByName(t *testing.T) {
 	for field, s := range map[string]Settings{
+		"top_p: is 0, which": {TopP: proto.Float64(0)},
 		"temperature":        {Temperature: proto.Float64(-1)},
 		"top_p":              {TopP: proto.Float64(1.5)},
 		"max_tokens":         {MaxTokens: proto.Uint32(0)},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/sdk/contract"
@@ -68,6 +69,9 @@ var fields = map[string]field{
 
 // parseChat reads a body; every error names the field.
 func parseChat(body []byte) (*chatRequest, error) {
+	if !utf8.Valid(body) { // the decoder would put other characters in its place
+		return nil, badField(contract.InvalidArgument, "body", "is not UTF-8 text")
+	}
 	tree, err := object("body", body)
 	if err != nil {
 		return nil, err
@@ -121,7 +125,10 @@ func object(where string, raw []byte) (map[string]json.RawMessage, error) {
 	if err != nil {
 		return nil, bad(err)
 	}
-	if t != json.Delim('{') {
+	switch {
+	case t == nil:
+		return nil, bad(errors.New("found null"))
+	case t != json.Delim('{'):
 		return nil, bad(fmt.Errorf("found %v", t))
 	}
 	tree := map[string]json.RawMessage{}
