@@ -160,5 +160,5 @@ func (a *app) printJSON(v any) error {
 
 // note tells a person something on stderr that is no error.
 func (a *app) note(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.Err, "note: "+format+"\n", args...)
+	_, _ = fmt.Fprintf(a.Err, "note: %s\n", oneLine(fmt.Sprintf(format, args...)))
 }

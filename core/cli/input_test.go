@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
 )
 
@@ -73,4 +74,22 @@ func TestMistakesSayWhatIsWrongOnce(t *testing.T) {
 		require.Equal(t, 2, code)
 		require.Contains(t, errs, want)
 	}
+}
+
+// What an error tells may come from a model's file.
+func TestAModelsFileNeverCommandsTheTerminalNorFloodsIt(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), nil, nil))
+	for config, want := range map[string]string{
+		`{"model_type":"a\u001b[31mred\u0000\n"}`:               `clade: a\x1b[31mred\x00 : no family takes this`,
+		`{"model_type":"` + strings.Repeat("x", 100_000) + `"}`: " [...] ",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600))
+		code, _, errs := run(t, "", "show", dir)
+		require.Equal(t, 3, code)
+		require.Contains(t, errs, want)
+		require.NotContains(t, errs, "\x1b")
+		require.Less(t, len(errs), 5000)
+	}
+	require.Equal(t, "é \\u0085 \\t", plain("é \u0085 \t"))
 }

@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -65,7 +67,32 @@ func asContract(err error) error {
 	return err
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+// maxLine bounds an error's line, in bytes: what it tells may come from a file and have any length.
+const maxLine = 4000
+
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > maxLine {
+		s = strings.ToValidUTF8(s[:maxLine/2], "") + " [...] " + strings.ToValidUTF8(s[len(s)-maxLine/2:], "")
+	}
+	return plain(s)
+}
+
+// plain spells control characters out: a model's file must not command a terminal.
+func plain(s string) string {
+	if !strings.ContainsFunc(s, unicode.IsControl) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
 
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{

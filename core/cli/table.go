@@ -14,6 +14,9 @@ func newTable(out io.Writer) *table {
 }
 
 func (t *table) row(cells ...string) {
+	for i, c := range cells {
+		cells[i] = plain(c)
+	}
 	// Written to the buffer; flush reports what the stream says.
 	_, _ = io.WriteString(t.w, strings.Join(cells, "\t")+"\n")
 }

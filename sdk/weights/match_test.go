@@ -83,6 +83,8 @@ func TestAQuantizationBlockIsReadAsMLXLMReadsIt(t *testing.T) {
 		`{"bits":7}`:                        "7 bits in groups of 64 is no format of mode affine",
 		`{"bits":"4"}`:                      "quantization.bits: is not an integer",
 		`{"mode":"mxfp8","bits":4}`:         "4 bits in groups of 32 is no format of mode mxfp8",
+		`5`:                                 "quantization: is not an object",
+		`{"mode":5}`:                        "quantization.mode: is not a text",
 		`{"mode":"fp6"}`:                    `mode "fp6"`,
 		`{"a":{"mode":"int3"}}`:             `mode "int3"`,
 		`{"quant_method":"awq","bits":4}`:   `the method "awq"`,

@@ -43,9 +43,9 @@ type Quantization struct {
 // ReadQuantization reads the block `quantization`, or `quantization_config` where that has MLX's form. Methods of other
 // tools are refused by name.
 func ReadQuantization(c artifact.Config) (Quantization, error) {
-	block, field := blockOf(c)
+	block, field, err := blockOf(c)
 	if block == nil {
-		return Quantization{}, nil
+		return Quantization{}, err
 	}
 	if method, ok := block["quant_method"].(string); ok {
 		return Quantization{}, unsupportedMode(field, fmt.Sprintf("the method %q", method))
@@ -71,21 +71,28 @@ func ReadQuantization(c artifact.Config) (Quantization, error) {
 	return q, nil
 }
 
-func blockOf(c artifact.Config) (map[string]any, string) {
+func blockOf(c artifact.Config) (map[string]any, string, error) {
 	for _, field := range []string{"quantization", "quantization_config"} {
-		if block, ok := c.Map()[field].(map[string]any); ok {
-			return block, field
+		switch block := c.Map()[field].(type) {
+		case nil:
+		case map[string]any:
+			return block, field, nil
+		default:
+			return nil, "", contract.Errorf(contract.ArtifactCorrupt, c.Name()+": "+field, "is not an object of bits and group_size")
 		}
 	}
-	return nil, ""
+	return nil, "", nil
 }
 
 // readModule reads one entry. What it leaves out is MLX's default for its mode, and the mode affine, whatever the block around it
 // says: so mlx-lm hands the entry on.
 func readModule(c artifact.Config, field string, entry map[string]any) (Module, error) {
 	mode, ok := entry["mode"].(string)
-	if !ok {
+	switch {
+	case entry["mode"] == nil:
 		mode = affineMode
+	case !ok:
+		return Module{}, contract.Errorf(contract.ArtifactCorrupt, c.Name()+": "+field+".mode", "is not a text")
 	}
 	m, known := defaultsOf(mode)
 	if !known {
