@@ -78,7 +78,7 @@ test: build ## the test suite, with the race detector
 	@tools/not-run
 
 test-full: test $(DEMO_MODEL) bin/oracle/.made ## and the comparisons with a live mlx-lm, transformers and tokenizers
-	@CGO_ENABLED=1 go test -tags full -timeout 30m ./sdk/tokenizer/... ./plugins/universal/...
+	@CGO_ENABLED=1 go test -tags full -timeout 30m ./sdk/tokenizer/... ./sdk/guidance ./plugins/universal/...
 	@tools/oracles bin/oracle/bin/python $(DEMO_MODEL)
 	@native/kernels/check bin/native/kernels-check
 
@@ -86,6 +86,7 @@ bin/oracle/.made: tools/oracle.txt
 	@command -v python3 >/dev/null || { echo "python3 is needed and was not found: on Debian: apt-get install python3 python3-pip python3-venv" >&2; exit 1; }
 	@rm -rf bin/oracle && python3 -m venv bin/oracle
 	@bin/oracle/bin/python -m pip install --quiet --disable-pip-version-check -r tools/oracle.txt
+	@bin/oracle/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary jsonschema -d bin/oracle jsonschema==4.23.0
 	@touch $@
 
 bench: build $(DEMO_MODEL) bin/bench-venv/.made ## pairs with llama.cpp and mlx-lm; writes bench/out.json

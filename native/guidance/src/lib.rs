@@ -12,7 +12,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 const ABI: u32 = 1;
 
 /// A grammar is compiled by recursion over a caller's text: on this much stack, whatever thread asks.
-const STACK: usize = 64 << 20;
+const STACK: usize = 256 << 20; // of address space; only what is touched is memory
 
 #[no_mangle]
 pub extern "C" fn clade_guidance_abi() -> u32 {
