@@ -17,7 +17,6 @@ var later = []struct{ use, short string }{
 
 // laterPlugin are the plugin verbs of the same kind.
 var laterPlugin = []struct{ use, short string }{
-	{"check", "Run the conformance suite on a plugin"},
 	{"new", "Begin a third-party family"},
 }
 

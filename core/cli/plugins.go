@@ -118,6 +118,7 @@ func (a *app) pluginCommand() *cobra.Command {
 	cmd.AddCommand(
 		a.pluginListCommand(), a.pluginSearchCommand(), a.pluginInstallCommand(), a.pluginUpdateCommand(), a.pluginRemoveCommand(), a.pluginDescribeCommand(),
 		a.pluginVerifyCommand(), a.pluginTrustCommand(), a.pluginBundleCommand(), a.pluginPublishCommand(), a.pluginSealCommand(),
+		a.pluginCheckCommand(),
 	)
 	for _, l := range laterPlugin {
 		cmd.AddCommand(laterCommand(l.use, l.short))

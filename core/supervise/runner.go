@@ -62,7 +62,7 @@ func newProcess(spec Spec) *process {
 // runner is go-plugin's RunnerFunc: cmd carries the environment that go-plugin needs, dir the socket directory.
 func (p *process) runner(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
 	p.dir = dir
-	env := append(environment(os.Environ()), cmd.Env...)
+	env := append(contract.Environment(os.Environ()), cmd.Env...)
 	env = append(env, contract.EnvLiveness+"=1")
 	if p.spec.RuntimeDir != "" {
 		env = append(env, contract.EnvRuntime+"="+p.spec.RuntimeDir)

@@ -4,8 +4,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/clademl/clade/core/machine"
@@ -75,27 +73,3 @@ func (s Spec) complete() (Spec, error) {
 
 // name is how messages call the plugin: "clade-universal".
 func (s Spec) name() string { return filepath.Base(s.Path) }
-
-// allowed is the part of the host's environment that a plugin sees; a name that ends in * is a prefix. Tokens, proxies
-// and preloads stay with the host. LD_LIBRARY_PATH is here because GPU containers find libcuda by it; our own libraries are
-// opened by absolute path.
-var allowed = []string{
-	"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_*", "TZ", "TMPDIR", "XDG_CACHE_HOME",
-	"LD_LIBRARY_PATH", "CUDA_*", "NVIDIA_*", "MLX_*", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
-	"GOTRACEBACK", "GOMEMLIMIT",
-}
-
-// environment filters host (KEY=value) by the allow-list.
-func environment(host []string) []string {
-	var out []string
-	for _, kv := range host {
-		key, _, _ := strings.Cut(kv, "=")
-		if slices.ContainsFunc(allowed, func(a string) bool {
-			prefix, wild := strings.CutSuffix(a, "*")
-			return key == a || (wild && strings.HasPrefix(key, prefix))
-		}) {
-			out = append(out, kv)
-		}
-	}
-	return out
-}

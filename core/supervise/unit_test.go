@@ -16,7 +16,7 @@ import (
 )
 
 func TestOnlyTheAllowListReachesThePlugin(t *testing.T) {
-	got := environment([]string{
+	got := contract.Environment([]string{
 		"PATH=/bin", "HOME=/h", "LC_ALL=C", "CUDA_VISIBLE_DEVICES=1", "HF_TOKEN=secret", "LD_PRELOAD=/x.so",
 		"HTTPS_PROXY=p", "PATHX=no", "CLADE_RUNTIME=/other",
 	})

@@ -36,16 +36,19 @@ func TestMain(m *testing.M) {
 // backend is the plugin's, with its runtime loaded: CLADE_RUNTIME, else bin/runtime/cpu of this repository.
 func backend(t *testing.T) plugin.Backend {
 	t.Helper()
-	dir := os.Getenv("CLADE_RUNTIME")
-	if dir == "" {
-		_, file, _, _ := runtime.Caller(0)
-		dir = filepath.Join(filepath.Dir(file), "..", "..", "bin", "runtime", "cpu")
-	}
 	f, err := universal()
 	require.NoError(t, err)
-	_, _, err = f.Backend.LoadRuntime(dir)
+	_, _, err = f.Backend.LoadRuntime(runtimeDir())
 	require.NoError(t, err, "run make setup")
 	return f.Backend
+}
+
+func runtimeDir() string {
+	if dir := os.Getenv("CLADE_RUNTIME"); dir != "" {
+		return dir
+	}
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "bin", "runtime", "cpu")
 }
 
 // spec is what the host would send for the model at path.

@@ -41,11 +41,11 @@ const (
 	EndlessContext Fault = "endless context"
 	// GrowingMemory keeps something of every request.
 	GrowingMemory Fault = "growing memory"
-	// BlindOpen opens a file whose payload is cut.
+	// BlindOpen opens a file that lacks the weights.
 	BlindOpen Fault = "blind open"
 	// ReadingPlan reads the weights to plan.
 	ReadingPlan Fault = "reading plan"
-	// TransposedScore gives another row's logits.
+	// ShiftedScore gives the logits of another position.
 	ShiftedScore Fault = "shifted score"
 	// IgnoredBudget opens a plan that exceeds its budget.
 	IgnoredBudget Fault = "ignored budget"
