@@ -11,17 +11,19 @@ PLUGINS := gemma4 glm52 qwen universal whisper
 MODULES := sdk core $(addprefix plugins/,$(PLUGINS)) native bench
 PATTERNS := $(patsubst %,./%/...,$(foreach m,$(MODULES),$(if $(wildcard $m/go.mod),$m)))
 LDFLAGS := -s -w
-GOBUILD := go build -trimpath -ldflags '$(LDFLAGS)'
+# The same sources give the same bytes: no paths of this machine, no state of git.
+GOBUILD := go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' core/cli/version.go)
 DEMO_MODEL := bin/demo/SmolLM2-135M-Instruct.Q4_1.gguf
 DEMO_PROMPT ?= What is the capital of France?
 
-.PHONY: demo test test-full setup build bench soak lint generate clean tidy release-checks tools cgo-rule help
+.PHONY: demo test test-full setup build bench soak lint generate clean tidy release release-index release-checks tools cgo-rule help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: build $(DEMO_MODEL) ## bring a small model and ask it a question
-	@bin/clade run $(DEMO_MODEL) "$(DEMO_PROMPT)"
+demo: release-index $(DEMO_MODEL) ## bring a small model and its plugin, and ask it a question
+	@tools/demo $(DEMO_MODEL) "$(DEMO_PROMPT)"
 
 $(DEMO_MODEL): native/versions.json | bin/tools/setup
 	@bin/tools/setup package demo bin/demo
@@ -45,6 +47,33 @@ build: setup ## bin/clade and bin/plugins/, with receipts
 		cmp -s plugins/$$p/plugin.yaml bin/plugins/$$p/plugin.yaml || cp plugins/$$p/plugin.yaml bin/plugins/$$p/plugin.yaml; \
 		bin/clade plugin seal bin/plugins/$$p >/dev/null; \
 	done
+
+# KEY signs the index. Without one a throwaway key does, which releases of the host refuse.
+KEY ?=
+SIGN := $(if $(KEY),--key $(KEY),--throwaway --key bin/keys/throwaway.key)
+RUNTIMES ?= cpu
+
+release-index: build $(PLUGINS:%=bin/licences/%.txt) bin/tools/goproxy ## plugins and runtime as a signed source in dist/index, the sdk as a GOPROXY in dist/goproxy
+	@for p in $(PLUGINS); do \
+		cmp -s LICENSE bin/plugins/$$p/LICENSE || cp LICENSE bin/plugins/$$p/LICENSE; \
+		cmp -s bin/licences/$$p.txt bin/plugins/$$p/LICENSES.txt || cp bin/licences/$$p.txt bin/plugins/$$p/LICENSES.txt; \
+	done
+	@bin/clade plugin publish dist/index --name clade $(SIGN) --replace $(PLUGINS:%=bin/plugins/%) $(RUNTIMES:%=bin/runtime/%)
+	@bin/tools/goproxy -module sdk -version v$(VERSION) -out dist/goproxy
+
+bin/licences/%.txt: plugins/%/go.mod sdk/go.mod bin/tools/licences
+	@bin/tools/licences -texts $@ plugins/$*:. >/dev/null
+
+bin/tools/licences: $(wildcard tools/licences/*.go) tools/go.mod
+	@mkdir -p bin/tools; cd tools && GOWORK=off go build -trimpath -o ../bin/tools/licences ./licences
+
+bin/tools/goproxy: $(wildcard tools/goproxy/*.go) tools/go.mod
+	@mkdir -p bin/tools; cd tools && GOWORK=off go build -trimpath -o ../bin/tools/goproxy ./goproxy
+
+# ROOTS is what the release trusts by default: "NAME LOCATION KEY", several separated by semicolons.
+ROOTS ?=
+release: bin/tools/licences ## the host for this platform as a tarball and, on Linux, a .deb, in dist/host
+	@tools/release $(VERSION) "$(ROOTS)"
 
 tools: bin/tools/.made ## development tools into bin/tools/
 
@@ -113,4 +142,4 @@ tidy: ## go mod tidy in every module
 	@tools/tidy $(MODULES) tools
 
 clean: ## all of bin/ but the downloads, the native build and the Python environments
-	@rm -rf bin/clade bin/plugins bin/runtime bin/tools bin/test.log bench/out.json
+	@rm -rf bin/clade bin/plugins bin/runtime bin/tools bin/licences bin/ondemand bin/test.log bench/out.json dist
