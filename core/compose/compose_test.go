@@ -65,16 +65,34 @@ func TestAskedFieldThatThePluginLacksIsRefusedByName(t *testing.T) {
 		"an undeclared default is neither sent nor claimed; what nobody asked for is none")
 }
 
+// Each refusal: kind, exit code, text.
 func TestImpossibleWishesAreRefused(t *testing.T) {
-	for name, in := range map[string]Input{
-		"context": {Wishes: Wishes{Context: 9000}, Model: Model{MaxContext: 8192}},
-		"dtype":   {Wishes: Wishes{DType: "int3"}},
-		"kv":      {Wishes: Wishes{KV: "affine4"}},
+	lacks := func(path string) func(string) bool { return func(p string) bool { return p != path } }
+	for text, c := range map[string]struct {
+		in   Input
+		kind contract.Kind
+	}{
+		"context: 9000 is more than the 8192 positions the model was made for":       {Input{Wishes: Wishes{Context: 9000}, Model: Model{MaxContext: 8192}}, contract.InvalidArgument},
+		"max_generation: 600 is more than the context of 512":                        {Input{Wishes: Wishes{Context: 512, MaxGeneration: 600}}, contract.InvalidArgument},
+		`dtype: "int3" is not one of native, float32, bfloat16, float16`:             {Input{Wishes: Wishes{DType: "int3"}}, contract.InvalidArgument},
+		`kv: "affine4" is no KV scheme`:                                              {Input{Wishes: Wishes{KV: "affine4"}}, contract.InvalidArgument},
+		"kv: the model has no kv_config.json; name a scheme, or leave it out":        {Input{Wishes: Wishes{KV: "config"}}, contract.InvalidArgument},
+		"kv: names layer 7 of a model with 4":                                        {Input{Wishes: Wishes{KV: "layers:7=4"}, Model: Model{Layers: 4}}, contract.InvalidArgument},
+		"kv: the model's plugin does not convert a cache at a later token (@9)":      {Input{Wishes: Wishes{KV: "4@9"}, Declares: lacks("kv.start")}, contract.UnsupportedOption},
+		"kv: the model's plugin does not honour it":                                  {Input{Wishes: Wishes{KV: "turbo"}, Declares: lacks("kv.turbo")}, contract.UnsupportedOption},
+		`paging: "maybe" is not one of auto, true, false`:                            {Input{Wishes: Wishes{Paging: "maybe"}}, contract.InvalidArgument},
+		"paging: the family does not page its cache":                                 {Input{Wishes: Wishes{Paging: "true"}}, contract.UnsupportedOption},
+		`deterministic: "maybe" is not one of auto, true, false`:                     {Input{Wishes: Wishes{Deterministic: "maybe"}}, contract.InvalidArgument},
+		"draft: the model's plugin does not speculate with ngram, at most 4 tokens;": {Input{Draft: &cladev1.Draft{Kind: "ngram", Depth: new(uint32(4))}, Declares: lacks("draft.depth")}, contract.UnsupportedOption},
+		"adapters: the model's plugin does not honour it":                            {Input{Adapters: []string{"/a"}, Declares: lacks("adapters")}, contract.UnsupportedOption},
 	} {
-		in.Declares = all
-		_, err := Resolve(in)
-		require.ErrorContains(t, err, name)
-		require.Contains(t, []contract.Kind{contract.InvalidArgument, contract.UnsupportedOption}, contract.KindOf(err))
+		if c.in.Declares == nil {
+			c.in.Declares = all
+		}
+		_, err := Resolve(c.in)
+		require.Equal(t, c.kind, contract.KindOf(err), text)
+		require.Equal(t, 2, contract.KindOf(err).ExitCode())
+		require.ErrorContains(t, err, text)
 	}
 }
 

@@ -11,14 +11,14 @@ import (
 	"github.com/clademl/clade/sdk/artifact"
 )
 
-// outsider builds the third-party plugin of core/loader's tests into a folder of its own, sealed like an installed one.
+// outsider builds the third-party plugin into a folder of its own, sealed like an installed one.
 func outsider(t *testing.T) (plugins, exe string) {
 	t.Helper()
 	plugins = t.TempDir()
 	folder := filepath.Join(plugins, "abacus")
 	exe = filepath.Join(folder, "clade-abacus")
 	require.NoError(t, os.MkdirAll(folder, 0o755))
-	source := filepath.Join(repository(), "core", "loader", "testdata", "thirdparty")
+	source := filepath.Join(repository(), "sdk", "plugintest", "thirdparty")
 	build := exec.Command("go", "build", "-o", exe, ".")
 	build.Dir, build.Env = source, append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()

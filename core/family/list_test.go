@@ -91,6 +91,27 @@ func TestStrongerSourceReplacesAPlugin(t *testing.T) {
 	}
 }
 
+// Installed, then the signed index, then what the host carries: each alone names a plugin's families, the strongest wins.
+func TestASourceIsAskedBeforeTheWeakerOnes(t *testing.T) {
+	of := func(version string, source Source) Offer {
+		m := thirdParty(t, "whisper", "whisper", "whisper", "")
+		m.Version = version
+		return Offer{m, source}
+	}
+	for want, offers := range map[string][]Offer{
+		"3.0.0 installed": {of("2.0.0", FromIndex), of("3.0.0", FromInstalled), of("1.0.0", FromEmbedded)},
+		"2.0.0 index":     {of("1.0.0", FromEmbedded), of("2.0.0", FromIndex)},
+		"1.0.0 embedded":  {of("1.0.0", FromEmbedded)},
+	} {
+		l, problems := New(offers)
+		require.Empty(t, problems)
+		e, ok := l.ByGraph("whisper")
+		require.True(t, ok, want)
+		require.Equal(t, want, e.Version+" "+e.Source.String())
+		require.Len(t, l.Families(), 1)
+	}
+}
+
 func TestConflictsDisableTheThirdPartyRecordAndAreReported(t *testing.T) {
 	l, problems := firstParty(t,
 		Offer{thirdParty(t, "aaa", "qwen3", "qwen3", ""), FromInstalled},

@@ -145,6 +145,30 @@ func TestABrokenKnownTypeIsCorruptAndNamesItsField(t *testing.T) {
 	}
 }
 
+// Chatting with a speech model and transcribing with one that chats each say what to use instead; so do the cells that cannot be
+// created. Nothing is started for it.
+func TestEachCellOfTheMatrixSaysWhatToUseInstead(t *testing.T) {
+	h := corpusHost(t)
+	heard, err := h.Decide(sample(t, "whisper-tiny"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, heard.Close()) }()
+	dense, err := h.Decide(sample(t, "smollm2-135m"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, dense.Close()) }()
+	glm, err := h.Decide(sample(t, "glm-5.2-colibri"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, glm.Close()) }()
+	refused(t, heard.Cell.ForText(heard.Profile.GetId()), contract.UnsupportedModelLoad, 3,
+		"whisper-dedicated: a speech model does not generate text; transcribe audio with it: clade transcribe MODEL AUDIO")
+	refused(t, dense.Cell.ForSpeech(dense.Profile.GetId()), contract.UnsupportedModelLoad, 3,
+		"universal-dense: a text model does not transcribe; chat with it: clade run MODEL")
+	refused(t, glm.Cell.ForSpeech(glm.Profile.GetId()), contract.UnsupportedModelLoad, 3, "glm5.2-colibri-int4-int8-mtp: a text model does not transcribe")
+	refused(t, glm.Cell.ForCreate(glm.Profile.GetId()), contract.UnsupportedModelLoad, 3,
+		"glm5.2-colibri-int4-int8-mtp: streamed weights are opened by their folder, not handed over; open the folder")
+	refused(t, heard.Cell.ForCreate(heard.Profile.GetId()), contract.UnsupportedModelLoad, 3, "a speech model does not generate text")
+	require.NoError(t, dense.Cell.ForCreate(dense.Profile.GetId()))
+}
+
 func TestAnAnnouncedFamilyAndAMissingPluginAreToldApart(t *testing.T) {
 	h := corpusHost(t)
 	d, err := h.Decide(sample(t, "qwen3-8b"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/clademl/clade/core/compose"
 	corefamily "github.com/clademl/clade/core/family"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/hub"
@@ -19,20 +20,24 @@ import (
 	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
-// thirdParty builds testdata/thirdparty into a plugins folder and seals it, once.
+// thirdPartySource is a plugin as an outsider writes one.
+const thirdPartySource = "../../sdk/plugintest/thirdparty"
+
+// thirdParty builds it into a plugins folder and seals it, once.
 var thirdParty = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(modelDir, "plugins")
 	folder := filepath.Join(dir, "abacus")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(folder, "clade-abacus"), "./testdata/thirdparty")
+	build := exec.Command("go", "build", "-o", filepath.Join(folder, "clade-abacus"), ".")
+	build.Dir = thirdPartySource
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return "", err
 	}
-	manifest, err := os.ReadFile("testdata/thirdparty/plugin.yaml")
+	manifest, err := os.ReadFile(filepath.Join(thirdPartySource, "plugin.yaml"))
 	if err != nil {
 		return "", err
 	}
@@ -75,6 +80,27 @@ func abacus(t *testing.T, folder, config string) hub.Model {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600))
 	require.NoError(t, artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), nil, nil))
 	return hub.Model{ID: "abacus", Path: dir}
+}
+
+// What goes with a model reaches a plugin of anybody's by role, and its plan has to say what it takes.
+func TestAThirdPartyIsGivenWhatGoesWithAModelByRole(t *testing.T) {
+	h, _ := hostOfThird(t)
+	draft, one := abacus(t, "draft", abacusConfig), lora(t)
+	p := count(t, h, abacus(t, "plain", abacusConfig), Choices{Draft: Draft{From: draft.Path, Depth: 2}, Adapters: []string{one}}, Wishes{})
+	var lines []string
+	for _, l := range p.Plan.GetLines() {
+		lines = append(lines, l.GetName()+" "+l.GetDetail())
+	}
+	require.Equal(t, []string{"process ", "auxiliaries ROLE_DRAFT " + draft.Path, "auxiliaries ROLE_ADAPTER " + one}, lines)
+	require.EqualValues(t, 6, compose.PhaseRows(p.spec.Composition), "two rows of their own family's default, each with two drafted tokens and the one before")
+	d, err := h.DecideWith(abacus(t, "plain", abacusConfig), Choices{Draft: Draft{From: "ngram"}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Close()) }()
+	p, err = d.Plan(t.Context(), Wishes{})
+	require.NoError(t, err)
+	defer p.Stop()
+	_, err = h.DecideWith(abacus(t, "plain", abacusConfig), Choices{Draft: Draft{From: tinyModel(t).Path}})
+	refused(t, err, contract.UnsupportedOption, 2, "is of plugin universal, the model of abacus")
 }
 
 const acme = "models--acme--abacus/snapshots/00112233445566778899aabbccddeeff00112233"

@@ -95,6 +95,7 @@ func TestFormatPicksTheProfileAndAnUnlistedOneIsRefused(t *testing.T) {
 	qwen, _ := l.ByGraph("qwen3")
 	_, err = Resolve(Input{Record: qwen.Record, Format: artifact.GGUF, Families: l})
 	require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err))
+	require.Equal(t, 3, contract.KindOf(err).ExitCode())
 	require.EqualError(t, err, "qwen3-dedicated: qwen3 opens safetensors, not gguf")
 }
 
@@ -106,6 +107,7 @@ func TestACapabilityThatNothingDeclaresIsRefused(t *testing.T) {
 	}
 	_, err := Resolve(in)
 	require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err))
+	require.Equal(t, 3, contract.KindOf(err).ExitCode())
 	require.EqualError(t, err, `mine: needs the capability "time-travel", which nothing here declares`)
 }
 
@@ -138,6 +140,7 @@ func TestAGivenProfileOutranksTheKnownOneAndIsHeldToTheModel(t *testing.T) {
 		edit(&other)
 		_, err := Resolve(other)
 		require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err), mention)
+		require.Equal(t, 3, contract.KindOf(err).ExitCode())
 		require.ErrorContains(t, err, mention)
 	}
 	in.Given, err = Load(write(t, `{id: ours, graph: qwen3.5, loader: safetensors, loop: autoregressive, fidelity: l3-measured, specialization: dedicated}`))
@@ -193,6 +196,7 @@ func TestAnImplementationIsRefusedBeforeWeightsAreOpened(t *testing.T) {
 		c.edit(&other)
 		_, err := Resolve(other)
 		require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err), name)
+		require.Equal(t, 3, contract.KindOf(err).ExitCode())
 		require.ErrorContains(t, err, c.mention, name)
 	}
 }
@@ -210,5 +214,6 @@ func TestAProfileNamesItsImplementation(t *testing.T) {
 	in.ArtifactFingerprint = "hf:o/n@2"
 	_, err = Resolve(in)
 	require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err))
+	require.Equal(t, 3, contract.KindOf(err).ExitCode())
 	require.ErrorContains(t, err, "without: implementation none is not registered")
 }

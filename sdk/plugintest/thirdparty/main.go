@@ -1,5 +1,6 @@
 // Command thirdparty is a plugin as an outsider writes it: nothing but sdk/plugin. It counts: each token is the one before
-// it plus one.
+// it plus one. Tests of the host build it and add with it a family with a config dialect of its own, a profile of an exact
+// artifact, and an implementation for another family's graph.
 package main
 
 import (
@@ -24,7 +25,10 @@ func main() {
 			{Id: "plain"},
 		}}},
 	}
-	for _, path := range []string{"device", "dtype", "kv.plain", "rows", "context", "max_generation", "max_tokens", "stop_token_ids"} {
+	for _, path := range []string{
+		"device", "dtype", "kv.plain", "rows", "context", "max_generation", "max_tokens", "stop_token_ids",
+		"draft.dir", "draft.graph", "draft.depth", "adapters",
+	} {
 		f.Options = append(f.Options, &cladev1.Option{Path: path})
 	}
 	plugin.Main(f)
@@ -41,10 +45,15 @@ func (backend) Inspect(context.Context, *cladev1.InspectRequest) (*cladev1.Inspe
 }
 
 func (backend) Plan(_ context.Context, req *cladev1.PlanRequest) (*cladev1.Plan, error) {
-	return &cladev1.Plan{
+	p := &cladev1.Plan{
 		GraphEntry: req.Model.GetGraphEntry(), Device: device, Dtype: "float32", Context: req.Model.Composition.GetContext(), TotalBytes: 1 << 20,
 		Lines: []*cladev1.MemoryLine{{Name: "process", Bytes: 1 << 20}},
-	}, nil
+	}
+	for _, a := range req.Model.GetArtifacts()[1:] {
+		p.Lines = append(p.Lines, &cladev1.MemoryLine{Name: "auxiliaries", Bytes: 1 << 10, Detail: a.GetRole().String() + " " + a.GetPath()})
+		p.TotalBytes += 1 << 10
+	}
+	return p, nil
 }
 
 func (backend) Open(_ context.Context, req *cladev1.OpenRequest, _ func(*cladev1.OpenResponse)) (plugin.Model, error) {
