@@ -41,6 +41,8 @@ func (a *app) addModelFlags(cmd *cobra.Command) *modelFlags {
 	a.bind(flags, "context", "model.context", "tokens of context (0: the model's own)")
 	a.bind(flags, "threads", "model.threads", "most threads to compute with (0: the machine's cores)")
 	a.bind(flags, "kernels", "model.kernels", "auto, require, off or fast")
+	a.bind(flags, "pin", "model.pin", "processors that the computing threads keep to, such as 0-3,8, or none")
+	a.bind(flags, "numa", "model.numa", "interleave, or the memory node that holds packed weights, or none")
 	a.bindSwitch(flags, "deterministic", "model.deterministic", "auto, true or false")
 	a.bind(flags, "memory-budget", "memory_budget", "bytes that models may take, such as 4GiB")
 	flags.StringVar(&f.graph, "graph", "", "entry of the family's graph table to use, whatever its key")
@@ -72,7 +74,7 @@ func (f *modelFlags) wishes(c *config.Config) loader.Wishes {
 	return loader.Wishes{
 		Wishes: compose.Wishes{
 			Device: m.Device, DType: m.DType, KV: wished(c, "model.kv", m.KV), Context: m.Context, Threads: m.Threads,
-			Kernels: wished(c, "model.kernels", m.Kernels), Deterministic: m.Deterministic, Paging: m.Paging, Rows: m.Rows,
+			Kernels: wished(c, "model.kernels", m.Kernels), Pin: m.Pin, NUMA: m.NUMA, Deterministic: m.Deterministic, Paging: m.Paging, Rows: m.Rows,
 			PrefillChunk: m.PrefillChunk, MaxGeneration: m.MaxGeneration,
 		},
 		Graph: f.graph, RequireGraph: f.requireGraph, Chosen: fmt.Sprintf("%+v", *f),

@@ -47,6 +47,8 @@ type Wishes struct {
 	Context       uint32
 	Threads       uint32
 	Kernels       string
+	Pin           string // processors, such as 0-3,8
+	NUMA          string // interleave, or a memory node
 	Deterministic string
 	Paging        string
 	Rows          uint32
@@ -114,6 +116,7 @@ type Composition struct {
 	wanted string
 	in     Input
 	scheme family.KV
+	pin    []uint32
 }
 
 // Resolve decides every field. Errors: InvalidArgument for a value no model takes, UnsupportedOption for one that this
@@ -121,7 +124,7 @@ type Composition struct {
 func Resolve(in Input) (*Composition, error) {
 	c := &Composition{Proto: &cladev1.Composition{}, in: in, wanted: in.Wishes.Device}
 	for _, step := range []func() error{
-		c.device, c.dtype, c.kv, c.paging, c.context, c.kernels, c.deterministic, c.counts, c.auxiliaries,
+		c.device, c.dtype, c.kv, c.paging, c.context, c.kernels, c.deterministic, c.counts, c.placement, c.auxiliaries,
 	} {
 		if err := step(); err != nil {
 			return nil, err

@@ -25,6 +25,8 @@ func drawInput(rt *rapid.T) Input {
 			KV:      rapid.SampledFrom([]string{"", "native", "f32", "4", "affine:8g32@100", "turbo", "config", "layers:0-3=4"}).Draw(rt, "kv"),
 			Context: number("context", 4096), Threads: number("threads", 8),
 			Kernels:       rapid.SampledFrom([]string{"", "auto", "require", "off"}).Draw(rt, "kernels"),
+			Pin:           rapid.SampledFrom([]string{"", "none", "0-3", "5,2"}).Draw(rt, "pin"),
+			NUMA:          rapid.SampledFrom([]string{"", "none", "interleave", "1"}).Draw(rt, "numa"),
 			Deterministic: rapid.SampledFrom([]string{"", "auto", "true", "false"}).Draw(rt, "deterministic"),
 			Paging:        rapid.SampledFrom([]string{"", "auto", "true", "false"}).Draw(rt, "paging"),
 			Rows:          number("rows", 8), PrefillChunk: number("chunk", 512), MaxGeneration: number("generation", 300),
@@ -90,6 +92,10 @@ func wishesOf(t require.TestingT, c *Composition) Wishes {
 			w.Threads = number()
 		case "kernels":
 			w.Kernels = f.Value
+		case "pin":
+			w.Pin = f.Value
+		case "numa":
+			w.NUMA = f.Value
 		case "deterministic":
 			w.Deterministic = f.Value
 		case "paging":
@@ -143,7 +149,7 @@ func TestNoWishSurvivesUnread(t *testing.T) {
 	base, err := Resolve(in)
 	require.NoError(t, err)
 	texts := map[string]string{
-		"Device": "cuda-sm90", "DType": "float32", "KV": "4@9", "Kernels": "off", "Deterministic": "false", "Paging": "true",
+		"Device": "cuda-sm90", "DType": "float32", "KV": "4@9", "Kernels": "off", "Pin": "0", "NUMA": "0", "Deterministic": "false", "Paging": "true",
 	}
 	typ := reflect.TypeFor[Wishes]()
 	for i := range typ.NumField() {
@@ -168,6 +174,7 @@ func TestEveryFieldOfTheContractIsResolved(t *testing.T) {
 	in := Input{Model: Model{FloatDType: "bfloat16", MaxContext: 8192}, Declares: all, Machine: Machine{TotalBytes: 2, BudgetBytes: 1}}
 	for _, asked := range []bool{false, true} {
 		if asked {
+			in.Wishes.Pin, in.Wishes.NUMA = "0", "0"
 			in.Draft, in.Adapters = &cladev1.Draft{Kind: "ngram", Depth: new(uint32(4))}, []string{"/a"}
 		}
 		c, err := bound(t, in)
@@ -184,7 +191,7 @@ func TestEveryFieldOfTheContractIsResolved(t *testing.T) {
 		for i := range fields.Len() {
 			name := string(fields.Get(i).Name())
 			require.Contains(t, names(c), name)
-			beside := slices.Contains([]string{"draft", "programs", "adapters"}, name)
+			beside := slices.Contains([]string{"draft", "programs", "adapters", "pin", "numa"}, name)
 			require.Equal(t, !beside || asked, c.Proto.ProtoReflect().Has(fields.Get(i)), name)
 		}
 		require.Len(t, c.Fields, fields.Len())

@@ -65,6 +65,8 @@ type ModelDefaults struct {
 	Context       uint32
 	Threads       uint32
 	Kernels       string
+	Pin           string
+	NUMA          string
 	Deterministic string
 	Paging        string
 	Rows          uint32

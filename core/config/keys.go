@@ -97,6 +97,8 @@ var keys = []key{
 		name: "model.kernels", def: "auto", doc: "auto, require, off or fast",
 		set: oneOf(func(c *Config) *string { return &c.Model.Kernels }, "auto", "require", "off", "fast"),
 	},
+	{name: "model.pin", def: "none", doc: "processors that the computing threads keep to, such as 0-3,8; none: the system places them", set: text(func(c *Config) *string { return &c.Model.Pin })},
+	{name: "model.numa", def: "none", doc: "interleave, or the number of the memory node that holds packed weights; none: where they are written first", set: text(func(c *Config) *string { return &c.Model.NUMA })},
 	{
 		name: "model.deterministic", def: "auto", doc: "true, false or auto (on where every kernel of the plan has the property)",
 		set: oneOf(func(c *Config) *string { return &c.Model.Deterministic }, "auto", "true", "false"),

@@ -124,6 +124,9 @@ func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact
 	if err := d.checkKernels(); err != nil {
 		return nil, nil, err
 	}
+	if err := d.place(); err != nil {
+		return nil, nil, err
+	}
 	if d.beside, err = b.besides(spec, d); err != nil {
 		return nil, nil, err
 	}

@@ -20,6 +20,8 @@ func Options() []*cladev1.Option {
 		{Path: "draft.dir", Doc: "a model of this plugin's own families: planned from its headers; not opened in this version, which is said"},
 		{Path: "draft.graph", Doc: "the family graph id of that model"},
 		{Path: "draft.depth", Doc: "most tokens drafted at once"},
+		{Path: "pin", Doc: "processors of the kernels' threads, one each, the evaluating thread's first; refused without kernels"},
+		{Path: "numa", Doc: "the memory node of packed weights, or interleave; refused without kernels"},
 		{Path: "threads", Doc: "a maximum, for the CPU kernels; stock operations compute with one"},
 
 		{Path: "max_tokens", Doc: "clamped to what the context leaves"},

@@ -27,6 +27,7 @@ type settings struct {
 	kernelPolicy  string // one of kernelPolicies
 	deterministic bool
 	threads       int // of the kernels
+	placement
 }
 
 // settle reads a composition; every value that cannot be honoured is refused by name.
@@ -44,6 +45,9 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 		return out, invalid("threads", "%d: want 1 to %d", out.threads, maxThreads)
 	}
 	var err error
+	if out.placement, err = readPlacement(c, out.threads); err != nil {
+		return out, err
+	}
 	if out.device, err = pickDevice(c.GetDevice(), devices); err != nil {
 		return out, err
 	}

@@ -88,13 +88,27 @@ func (k *Kernels) SetThreads(n int) error {
 	return k.checked("set_threads", func() C.int { return C.ck_set_threads(C.int(n)) })
 }
 
-// Pin keeps worker thread i on processor cpus[i]; none lifts it.
+// Pin keeps the evaluating thread on the first processor, from its next kernel on, and worker threads on the others; none lifts it.
 func (k *Kernels) Pin(cpus ...int) error {
 	list := make([]C.int, len(cpus)+1)
 	for i, c := range cpus {
 		list[i] = C.int(c)
 	}
 	return k.checked("pin", func() C.int { return C.ck_pin(&list[0], C.int(len(cpus))) })
+}
+
+// Where weights lie when no memory node is named.
+const (
+	Anywhere   = -1 // where they are written first
+	Interleave = -2 // spread over all nodes
+)
+
+// Places reports whether the library can place weights.
+func (k *Kernels) Places() bool { return C.ck_places() != 0 }
+
+// Place chooses the memory node of weights made from now on, or Anywhere, or Interleave.
+func (k *Kernels) Place(node int) error {
+	return k.checked("place", func() C.int { return C.ck_place(C.int(node)) })
 }
 
 // WeightBytes is what all packed weights hold.

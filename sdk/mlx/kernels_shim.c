@@ -34,7 +34,16 @@ typedef struct {
 	                mlx_array, const ck_attention *, mlx_stream))
 
 // Kernels that an older library lacks: whoever calls one has found its name in the list.
-#define CK_LATER(F) F(int, weight_set_int8, (weight, bool))
+#define CK_LATER(F)                               \
+	F(int, weight_set_int8, (weight, bool))       \
+	F(int, kernels_place, (int))
+
+// LACKS is the answer of a function that calls one which is not there.
+#define LACKS(name)                                                        \
+	if (p_##name == NULL) {                                                \
+		cx_set_error("the runtime's libcladekernels lacks clade_" #name); \
+		return 1;                                                          \
+	}
 
 #define CK_POINTER(type, name, args) static type(*p_##name) args;
 CK_FUNCTIONS(CK_POINTER)
@@ -74,6 +83,11 @@ int ck_set_level(const char *name) { return p_kernels_set_level(name); }
 int ck_threads(void) { return p_kernels_threads(); }
 int ck_set_threads(int n) { return failed(p_kernels_set_threads(n)); }
 int ck_pin(const int *cpus, int n) { return failed(p_kernels_pin(cpus, n)); }
+int ck_places(void) { return p_kernels_place != NULL; }
+int ck_place(int node) {
+	LACKS(kernels_place)
+	return failed(p_kernels_place(node));
+}
 size_t ck_weight_bytes(void) { return p_kernels_weight_bytes(); }
 
 static size_t sized(size_t bytes) {
@@ -103,10 +117,7 @@ int ck_set_affine(void *w, int row, int count, const uint8_t *codes, const uint8
 }
 int ck_set_bias(void *w, const float *bias) { return failed(p_weight_set_bias((weight){w}, bias)); }
 int ck_set_int8(void *w, bool on) {
-	if (p_weight_set_int8 == NULL) {
-		cx_set_error("the runtime's libcladekernels lacks clade_weight_set_int8");
-		return 1;
-	}
+	LACKS(weight_set_int8)
 	return failed(p_weight_set_int8((weight){w}, on));
 }
 int ck_free(void *w) { return p_weight_free((weight){w}); }

@@ -43,7 +43,12 @@ int clade_kernels_set_level(const char* name); /* force down; "" is the best of 
 const char* clade_kernels_levels(void);        /* levels this machine can run, best first, one a line */
 int clade_kernels_threads(void);
 int clade_kernels_set_threads(int threads);
-int clade_kernels_pin(const int* cpus, int n); /* workers only; n = 0 lifts it */
+/* The evaluating thread stays on cpus[0] from its next kernel on, worker i on cpus[i + 1]; n = 0 lifts it. */
+int clade_kernels_pin(const int* cpus, int n);
+/* Where weights made from now on lie: on a memory node, spread over all of them (CLADE_INTERLEAVE), or where they are written
+ * first (CLADE_ANYWHERE, as at the start). */
+enum { CLADE_ANYWHERE = -1, CLADE_INTERLEAVE = -2 };
+int clade_kernels_place(int node);
 size_t clade_kernels_weight_bytes(void);       /* held by all live weights */
 
 /* A dense weight [n, k] of dtype, or a quantized one (bits, group) whose scales and biases have dtype `scale`. */

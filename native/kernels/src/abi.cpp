@@ -4,6 +4,7 @@
 
 #include "clade_kernels.h"
 #include "error.h"
+#include "placement.h"
 #include "pool.h"
 #include "weight.h"
 #include "weight_handle.h"
@@ -38,8 +39,12 @@ int clade_kernels_set_threads(int threads) {
 }
 int clade_kernels_pin(const int* cpus, int n) {
   return guard("clade_kernels_pin", [&] {
-    if (!Pool::get().pin(cpus, n)) refuse("this system cannot pin threads");
+    if (n < 0 || n > 1024) refuse(std::to_string(n) + " processors are refused");
+    Pool::get().pin(cpus, n);
   });
+}
+int clade_kernels_place(int node) {
+  return guard("clade_kernels_place", [&] { place_weights(node); });
 }
 size_t clade_kernels_weight_bytes(void) { return live_weight_bytes().load(); }
 

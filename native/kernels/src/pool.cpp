@@ -4,8 +4,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "error.h"
 
 #if defined(__linux__)
 #include <pthread.h>
@@ -38,6 +41,10 @@ struct Pool::Impl {
   std::atomic<int> threads{1};
   std::vector<std::thread> workers;
   std::vector<int> cpus;
+  unsigned placement = 0;  // one more for each change of cpus
+#if defined(__linux__)
+  cpu_set_t everywhere;  // where the process could run when the pool was made
+#endif
 
   std::mutex mutex;  // one run or change at a time
 
@@ -97,17 +104,35 @@ struct Pool::Impl {
     }
   }
 
-  void pin_worker(int i) {
+  // Where thread i stays: on cpus[i], or wherever the process may run.
 #if defined(__linux__)
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (i < int(cpus.size()))
-      CPU_SET(cpus[i], &set);
-    else
-      for (unsigned c = 0; c < CPU_SETSIZE; c++) CPU_SET(c, &set);
+  cpu_set_t place_of(size_t i) const {
+    cpu_set_t set = everywhere;
+    if (i < cpus.size()) {
+      CPU_ZERO(&set);
+      CPU_SET(size_t(cpus[i]), &set);
+    }
+    return set;
+  }
+#endif
+
+  void place_worker(size_t i) {
+#if defined(__linux__)
+    const cpu_set_t set = place_of(i + 1);
     pthread_setaffinity_np(workers[i].native_handle(), sizeof set, &set);
 #else
     (void)i;
+#endif
+  }
+
+  // The evaluating thread is not the pool's: it is placed when it comes. Whoever fills weights is not.
+  void place_caller() {
+#if defined(__linux__)
+    static thread_local unsigned placed = 0;
+    if (placed == placement) return;
+    placed = placement;
+    const cpu_set_t set = place_of(0);
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 #endif
   }
 
@@ -120,7 +145,7 @@ struct Pool::Impl {
     stop.store(false);
     for (int i = 1; i < count; i++) {
       workers.emplace_back([this, seen = epoch.load()] { work(seen); });
-      if (!cpus.empty()) pin_worker(i - 1);
+      if (placement) place_worker(size_t(i - 1));
     }
     threads.store(count);
   }
@@ -150,6 +175,10 @@ Pool& Pool::get() {
 }
 
 Pool::Pool() : impl_(new Impl) {
+#if defined(__linux__)
+  if (pthread_getaffinity_np(pthread_self(), sizeof impl_->everywhere, &impl_->everywhere) != 0)
+    for (unsigned c = 0; c < CPU_SETSIZE; c++) CPU_SET(c, &impl_->everywhere);
+#endif
   int n = int(std::thread::hardware_concurrency());
   impl_->resize(n > 0 ? n : 1);
 }
@@ -161,16 +190,25 @@ void Pool::set_threads(int n) {
   impl_->resize(n < 1 ? 1 : n);
 }
 
-bool Pool::pin(const int* cpus, int n) {
+void Pool::pin(const int* cpus, int n) {
 #if defined(__linux__)
   std::lock_guard<std::mutex> lock(impl_->mutex);
+  for (int i = 0; i < n; i++)
+    if (cpus[i] < 0 || cpus[i] >= CPU_SETSIZE || !CPU_ISSET(size_t(cpus[i]), &impl_->everywhere))
+      refuse("processor " + std::to_string(cpus[i]) + " is not one that this process may use");
+  if (n == 0 && impl_->cpus.empty()) return;
   impl_->cpus.assign(cpus, cpus + n);
-  for (int i = 0; i < int(impl_->workers.size()); i++) impl_->pin_worker(i);
-  return true;
+  impl_->placement++;
+  for (size_t i = 0; i < impl_->workers.size(); i++) impl_->place_worker(i);
 #else
   (void)cpus;
-  return n == 0;
+  if (n > 0) refuse("this system cannot pin threads");
 #endif
+}
+
+void Pool::evaluating() {
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->place_caller();
 }
 
 void Pool::dispatch(void (*fn)(const void*, int), const void* ctx, int n) {

@@ -14,8 +14,12 @@ class Pool {
   // Threads that a kernel uses, the caller's included; at least 1.
   int threads() const;
   void set_threads(int n);
-  // Keeps worker i on processor cpus[i]; n = 0 lifts it. Linux only; false where it cannot.
-  bool pin(const int* cpus, int n);
+  // Keeps the evaluating thread on processor cpus[0] from its next call on, and worker i on cpus[i + 1]; threads beyond n run
+  // anywhere, and n = 0 lifts it. Throws where the system cannot, or the process may not use a processor.
+  void pin(const int* cpus, int n);
+
+  // Said by the thread that evaluates, before its calls.
+  void evaluating();
 
   template <class F>
   void run(int n, const F& f) {

@@ -12,6 +12,7 @@
 #include "mlx/ops.h"
 #include "mlx/primitives.h"
 #include "mlx/utils.h"
+#include "pool.h"
 #include "weight.h"
 #include "weight_handle.h"
 
@@ -115,6 +116,7 @@ class Linear : public Primitive {
     auto& encoder = mx::cpu::get_command_encoder(stream());
     encoder.dispatch([call = call_, dtype = dtype_of(out.dtype()), x, rows, more, norm = norm_, residual = residual_,
                       y = out.data<uint8_t>()] {
+      Pool::get().evaluating();
       call.run(dtype, x.read(), rows, norm ? more[0].read() : nullptr, residual ? more[norm ? 1 : 0].read() : nullptr, y);
     });
   }
@@ -170,6 +172,7 @@ class Attend : public Primitive {
     encoder.dispatch([call = call_, dtype = dtype_of(outs[0].dtype()), qkv, more, rows = in[0].shape(1),
                       capacity = in[1].shape(2), qn = q_norm_, kn = k_norm_, keys = outs[1].data<uint8_t>(),
                       values = outs[2].data<uint8_t>(), y = outs[0].data<uint8_t>()] {
+      Pool::get().evaluating();
       call.run(dtype, qkv.read(), rows, keys, values, capacity, reinterpret_cast<const float*>(more[0].read()),
                qn ? more[1].read() : nullptr, kn ? more[qn ? 2 : 1].read() : nullptr, y);
     });

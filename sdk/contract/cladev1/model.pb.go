@@ -405,6 +405,10 @@ type Composition struct {
 	Kernels       *string `protobuf:"bytes,14,opt,name=kernels,proto3,oneof" json:"kernels,omitempty"`
 	Deterministic *bool   `protobuf:"varint,15,opt,name=deterministic,proto3,oneof" json:"deterministic,omitempty"`
 	Threads       *uint32 `protobuf:"varint,16,opt,name=threads,proto3,oneof" json:"threads,omitempty"`
+	// Processors that the computing threads keep to, one each; empty: the system places them.
+	Pin []uint32 `protobuf:"varint,17,rep,packed,name=pin,proto3" json:"pin,omitempty"`
+	// Where packed weights lie: "interleave" over the memory nodes, or the number of one; absent: where they are written first.
+	Numa          *string `protobuf:"bytes,18,opt,name=numa,proto3,oneof" json:"numa,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -549,6 +553,20 @@ func (x *Composition) GetThreads() uint32 {
 		return *x.Threads
 	}
 	return 0
+}
+
+func (x *Composition) GetPin() []uint32 {
+	if x != nil {
+		return x.Pin
+	}
+	return nil
+}
+
+func (x *Composition) GetNuma() string {
+	if x != nil && x.Numa != nil {
+		return *x.Numa
+	}
+	return ""
 }
 
 type KvScheme struct {
@@ -1291,7 +1309,7 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	" \x01(\bR\n" +
 	"fromCallerB\x17\n" +
 	"\x15_artifact_fingerprintB\x15\n" +
-	"\x13_config_fingerprint\"\x84\x06\n" +
+	"\x13_config_fingerprint\"\xb8\x06\n" +
 	"\vComposition\x12\x1b\n" +
 	"\x06device\x18\x01 \x01(\tH\x00R\x06device\x88\x01\x01\x12\x19\n" +
 	"\x05dtype\x18\x02 \x01(\tH\x01R\x05dtype\x88\x01\x01\x12'\n" +
@@ -1310,7 +1328,9 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"R\fmachineBytes\x88\x01\x01\x12\x1d\n" +
 	"\akernels\x18\x0e \x01(\tH\vR\akernels\x88\x01\x01\x12)\n" +
 	"\rdeterministic\x18\x0f \x01(\bH\fR\rdeterministic\x88\x01\x01\x12\x1d\n" +
-	"\athreads\x18\x10 \x01(\rH\rR\athreads\x88\x01\x01B\t\n" +
+	"\athreads\x18\x10 \x01(\rH\rR\athreads\x88\x01\x01\x12\x10\n" +
+	"\x03pin\x18\x11 \x03(\rR\x03pin\x12\x17\n" +
+	"\x04numa\x18\x12 \x01(\tH\x0eR\x04numa\x88\x01\x01B\t\n" +
 	"\a_deviceB\b\n" +
 	"\x06_dtypeB\x05\n" +
 	"\x03_kvB\t\n" +
@@ -1327,7 +1347,8 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\b_kernelsB\x10\n" +
 	"\x0e_deterministicB\n" +
 	"\n" +
-	"\b_threads\"\xd8\x01\n" +
+	"\b_threadsB\a\n" +
+	"\x05_numa\"\xd8\x01\n" +
 	"\bKvScheme\x12\x16\n" +
 	"\x05plain\x18\x01 \x01(\tH\x00R\x05plain\x12,\n" +
 	"\x06affine\x18\x02 \x01(\v2\x12.clade.v1.KvAffineH\x00R\x06affine\x12,\n" +
