@@ -89,14 +89,14 @@ func (w *wideTokenizer) IsSpecial(id int32) bool {
 	return int(id) < w.narrow && w.Tokenizer.IsSpecial(id)
 }
 
-func (w *wideTokenizer) TokenBytes(id int32) ([]byte, bool) {
+func (w *wideTokenizer) TokenBytes(id int32) []byte {
 	if int(id) < w.narrow {
 		return w.Tokenizer.TokenBytes(id)
 	}
 	if at := int(id) - w.narrow; at < len(w.extra) {
-		return w.extra[at], true
+		return w.extra[at]
 	}
-	return nil, false
+	return nil
 }
 
 func widen(own *tokenizer.Tokenizer) *wideTokenizer {
@@ -104,8 +104,8 @@ func widen(own *tokenizer.Tokenizer) *wideTokenizer {
 	seen := map[string]bool{}
 	for step := 1; w.narrow+len(w.extra) < width; step += 2 { // each token with the one some steps on: words with endings, and mixes
 		for id := 300; id+step < w.narrow && w.narrow+len(w.extra) < width; id++ {
-			a, _ := w.Tokenizer.TokenBytes(int32(id))
-			b, _ := w.Tokenizer.TokenBytes(int32((id*7919 + step) % w.narrow))
+			a := w.Tokenizer.TokenBytes(int32(id))
+			b := w.Tokenizer.TokenBytes(int32((id*7919 + step) % w.narrow))
 			joined := string(a) + string(b)
 			if len(a) == 0 || len(b) == 0 || len(joined) > 24 || seen[joined] {
 				continue

@@ -30,6 +30,7 @@ func (a *app) generateCommand() *cobra.Command {
 	idsFile := cmd.Flags().String("ids", "", "file of token ids; - reads stdin")
 	raw := cmd.Flags().Bool("raw", false, "take the prompt as it is, without the chat template")
 	logprobs := cmd.Flags().Int("logprobs", -1, "report log probabilities with this many alternatives (with --json)")
+	grammar := addConstraintFlags(cmd)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given := cmd.Flags().Changed
@@ -42,6 +43,10 @@ func (a *app) generateCommand() *cobra.Command {
 		s := sampling.settings().Or(generate.Settings{MaxTokens: new(uint32(defaultMaxTokens))})
 		if *logprobs >= 0 {
 			s.Logprobs = new(uint32(*logprobs))
+		}
+		var err error
+		if s.Constraint, err = a.constraint(cmd, grammar); err != nil {
+			return err
 		}
 		if err := s.Check(); err != nil {
 			return err

@@ -24,8 +24,13 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	model, sampling := a.addModelFlags(cmd), addSamplingFlags(cmd)
 	system := cmd.Flags().String("system", "", "system message")
+	grammar := addConstraintFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s := sampling.settings()
+		var err error
+		if s.Constraint, err = a.constraint(cmd, grammar); err != nil {
+			return err
+		}
 		if err := s.Check(); err != nil {
 			return err
 		}

@@ -43,6 +43,8 @@ type Settings struct {
 	Stop []string
 	// Logprobs asks for the chosen token's log probability and this many alternatives.
 	Logprobs *uint32
+	// Constraint holds the answer to a grammar.
+	Constraint *Constraint
 }
 
 // Penalty on tokens of the last Window tokens; 0 is the whole history.
@@ -65,6 +67,7 @@ func (s Settings) Or(next Settings) Settings {
 	s.MinTokens = or(s.MinTokens, next.MinTokens)
 	s.IgnoreEOS = or(s.IgnoreEOS, next.IgnoreEOS)
 	s.Logprobs = or(s.Logprobs, next.Logprobs)
+	s.Constraint = or(s.Constraint, next.Constraint)
 	if s.LogitBias == nil {
 		s.LogitBias = next.LogitBias
 	}
@@ -130,7 +133,7 @@ func (s Settings) Check() error {
 	if len(s.Stop) > maxStops || slices.Contains(s.Stop, "") {
 		return contract.Errorf(contract.InvalidArgument, "stop", "want at most %d texts, none empty", maxStops)
 	}
-	return nil
+	return s.Constraint.check()
 }
 
 // option is one setting as the contract spells it: its path in GenerateStart, how clients spell it, and how it is written.
@@ -142,7 +145,7 @@ type option struct {
 	clear func(s *Settings)
 }
 
-var options = []option{
+var options = append(constraintOptions(), []option{
 	{
 		"sampling.temperature", "temperature", func(s Settings) bool { return s.Temperature != nil },
 		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Temperature = s.Temperature }, func(s *Settings) { s.Temperature = nil },
@@ -191,7 +194,7 @@ var options = []option{
 		"logprobs", "logprobs", func(s Settings) bool { return s.Logprobs != nil },
 		func(s Settings, g *cladev1.GenerateStart) { g.Logprobs = &cladev1.Logprobs{Top: *s.Logprobs} }, func(s *Settings) { s.Logprobs = nil },
 	},
-}
+}...)
 
 func (p *Penalty) proto() *cladev1.Penalty {
 	return &cladev1.Penalty{Value: p.Value, Window: p.Window}

@@ -56,7 +56,7 @@ func TestNoFieldIsIgnored(t *testing.T) {
 	tests := []struct{ body, param string }{
 		{`{"n":2,` + hello + `}`, "n"},
 		{`{"num_ctx":1,` + hello + `}`, "num_ctx"},
-		{`{"response_format":{"type":"json_object"},` + hello + `}`, "response_format"},
+		{`{"response_format":{"type":"xml"},` + hello + `}`, "response_format.type"},
 		{`{"tools":[{"type":"function"}],` + hello + `}`, "tools"},
 		{`{"reasoning_effort":"high",` + hello + `}`, "reasoning_effort"},
 		{`{"store":true,` + hello + `}`, "store"},

@@ -26,21 +26,21 @@ type spelling struct {
 	byteLevel bool
 }
 
-func (s *spelling) TokenBytes(id int32) ([]byte, bool) {
+func (s *spelling) TokenBytes(id int32) []byte {
 	if text, ok := s.added[id]; ok {
-		return []byte(text), true
+		return []byte(text)
 	}
 	token, ok := s.Token(id)
-	if !ok {
-		return nil, false
-	}
-	if s.byteLevel {
-		return byteLevel(token), true
+	switch {
+	case !ok:
+		return nil
+	case s.byteLevel:
+		return byteLevel(token)
 	}
 	if b, ok := byteToken(token); ok {
-		return []byte{b}, true
+		return []byte{b}
 	}
-	return []byte(strings.ReplaceAll(token, "\u2581", " ")), true
+	return []byte(strings.ReplaceAll(token, "\u2581", " "))
 }
 
 // byteOf is GPT-2's table from a printable character to the byte that it stands for.

@@ -59,11 +59,11 @@ func newWords(pieces ...string) *words {
 
 func (w *words) end() int32              { return int32(len(w.pieces) - 1) }
 func (w *words) IsSpecial(id int32) bool { return id == w.end() }
-func (w *words) TokenBytes(id int32) ([]byte, bool) {
+func (w *words) TokenBytes(id int32) []byte {
 	if int(id) >= len(w.pieces) {
-		return nil, false
+		return nil
 	}
-	return []byte(w.pieces[id]), true
+	return []byte(w.pieces[id])
 }
 
 func (w *words) Encode(text string, _ bool) ([]int32, error) {

@@ -17,8 +17,8 @@ import (
 
 // Tokenizer is what a Vocabulary is made from; *tokenizer.Tokenizer is one. It is used from several threads at once.
 type Tokenizer interface {
-	// TokenBytes are the bytes of text that an id stands for, whatever stands beside it; false for an id without a token.
-	TokenBytes(id int32) ([]byte, bool)
+	// TokenBytes are the bytes of text that an id stands for, whatever stands beside it; nil for an id without a token.
+	TokenBytes(id int32) []byte
 	// IsSpecial tells ids that give no text.
 	IsSpecial(id int32) bool
 	Encode(text string, addSpecial bool) ([]int32, error)
@@ -68,9 +68,9 @@ func (l *Library) Vocabulary(t Tokenizer, width int, eos []int32) (*Vocabulary, 
 // read collects the tokens' bytes, with special ones marked.
 func (v *Vocabulary) read(ends []uint32) {
 	for id := range v.tokens {
-		text, ok := v.tokenizer.TokenBytes(int32(id))
+		text := v.tokenizer.TokenBytes(int32(id))
 		switch {
-		case !ok || len(text) == 0 || text[0] == special: // 0xFF begins no text: such a token is never allowed
+		case len(text) == 0 || text[0] == special: // 0xFF begins no text: such a token is never allowed
 		case v.tokenizer.IsSpecial(int32(id)) || slices.Contains(ends, uint32(id)):
 			v.tokens[id] = append([]byte{special}, text...)
 		default:

@@ -57,12 +57,15 @@ var fields = map[string]field{
 	"chat_template_kwargs":  into(func(q *chatRequest) *map[string]any { return &q.kwargs }, "an object"),
 
 	"n":               only("more than one choice", "1"),
-	"response_format": only("constrained output", `{"type":"text"}`),
+	"response_format": readResponseFormat,
 	"tools":           only("tool calling", `[]`),
 	"tool_choice":     only("tool calling", `"none"`),
 	"modalities":      only("output other than text", `["text"]`),
 	"store":           only("storing completions", `false`),
 	"service_tier":    only("service tiers", `"auto"`, `"default"`),
+
+	"structured_outputs": readStructuredOutputs, "guided_json": guided["guided_json"], "guided_regex": guided["guided_regex"],
+	"guided_choice": guided["guided_choice"], "guided_grammar": guided["guided_grammar"],
 
 	"user": harmless, "metadata": harmless, "safety_identifier": harmless, "prompt_cache_key": harmless,
 }
