@@ -137,7 +137,7 @@ func (m *matcher) plain(p Param, t artifact.Tensor) (Source, error) {
 	}
 	return Source{}, contract.Errorf(contract.UnsupportedModel, t.File+": "+t.Name,
 		"stored as %s, which this version does not decode", t.DType).
-		WithNext("use a file of F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4 tensors, or MLX weights")
+		WithNext("use a file of F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, Q8_K, IQ4_NL, IQ4_XS or MXFP4 tensors, or MLX weights")
 }
 
 // quantized is what MLX wrote: codes with scales and, in mode affine, biases. As in mlx-lm the file's shapes and types decide

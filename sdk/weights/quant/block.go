@@ -35,6 +35,7 @@ var blocks = map[string]Block{
 	"Q4_K":   {"Q4_K", 256, 144, Affine{4, 32}, Float32, 0, unpackQ4K, nil},
 	"Q5_K":   {"Q5_K", 256, 176, Affine{5, 32}, Float32, 0, unpackQ5K, nil},
 	"Q6_K":   {"Q6_K", 256, 210, Affine{6, 16}, Float32, 32, unpackQ6K, nil},
+	"Q8_K":   {"Q8_K", 256, 292, Affine{8, 32}, Float32, 128, unpackQ8K, nil},
 	"IQ4_NL": {"IQ4_NL", 32, 18, Affine{8, 32}, Float16, 128, unpackIQ4NL, nil},
 	"IQ4_XS": {"IQ4_XS", 256, 136, Affine{8, 32}, Float32, 128, unpackIQ4XS, nil},
 	"MXFP4":  {"MXFP4", 32, 17, Affine{5, 32}, BFloat16, 16, unpackMXFP4, nil},

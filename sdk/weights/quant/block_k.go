@@ -1,6 +1,9 @@
 package quant
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // The K formats are super-blocks of 256 values: a half d (and dmin) over small whole scales (and minima) of 16 or 32 values.
 // Products of a half and a whole number below 128 are exact in float32.
@@ -136,4 +139,15 @@ func unpackMXFP4(codes []byte, scales, _ []float32, src []byte) {
 	scales[0] = power(int(src[0]) - 128)
 	nibbles(codes, src[1:17])
 	look(codes[:32], &levelsE2M1)
+}
+
+// Q8_K: a float32 d, 256 signed bytes, then their sums in sixteens, which only a product of codes would want; w = d*q.
+func unpackQ8K(codes []byte, scales, _ []float32, src []byte) {
+	d := math.Float32frombits(binary.LittleEndian.Uint32(src))
+	for g := range 8 {
+		scales[g] = d
+	}
+	for i := 0; i < 256; i += 8 { // a signed byte and 128 more is the byte with its sign turned
+		binary.LittleEndian.PutUint64(codes[i:], binary.LittleEndian.Uint64(src[4+i:])^(128*each))
+	}
 }
