@@ -63,6 +63,8 @@ type host struct {
 	log     *slog.Logger
 	// unattended says that nobody can be asked, whatever the streams are.
 	unattended bool
+	// leastContext refuses a plan with fewer tokens.
+	leastContext uint32
 }
 
 func (a *app) host() (*host, error) {

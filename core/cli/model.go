@@ -177,6 +177,10 @@ func (a *app) openDecided(ctx context.Context, h *host, f *modelFlags, d *loader
 	if err != nil {
 		return nil, err
 	}
+	if err := h.enough(p); err != nil {
+		p.Stop()
+		return nil, err
+	}
 	for _, n := range append(p.Notes, p.Plan.GetNotes()...) {
 		a.note("%s", n)
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -82,18 +81,8 @@ func (a *app) servedModels(ctx context.Context, h *host, f *modelFlags, args []s
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, serve.Served{Name: m.ID, Key: keyOf(h, m.Path, f.wishes(h.config)), Open: func(ctx context.Context) (serve.Engine, error) {
-			model, err := a.open(ctx, h, f, m.Path)
-			if err != nil {
-				return nil, err
-			}
-			if err := model.TextErr(); err != nil {
-				limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-				defer cancel()
-				return nil, errors.Join(err, model.Close(limit))
-			}
-			return engine{model, defaults}, nil
-		}})
+		v := &versions{app: a, host: h, flags: f, path: m.Path, defaults: defaults}
+		out = append(out, serve.Served{Name: m.ID, Key: keyOf(h, m.Path, f.wishes(h.config)), Open: v.open, Stale: v.stale, Beside: v.beside})
 	}
 	return out, nil
 }

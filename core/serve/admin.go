@@ -85,8 +85,8 @@ func (s *Server) Borrow(key string) (admin.Model, func(), error) {
 		if m.key != key || key == "" {
 			continue
 		}
-		if e := m.join(); e != nil {
-			return e.Plain(), m.release, nil
+		if e, release := m.join(); e != nil {
+			return e.Plain(), release, nil
 		}
 	}
 	return nil, nil, contract.Errorf(contract.NotFound, "model", "the server has no such model open")

@@ -9,56 +9,80 @@ import (
 	"github.com/clademl/clade/sdk/contract"
 )
 
+// maxWaiting is how many requests may wait for one model's opening; more are refused as busy.
+const maxWaiting = 256
+
 // lease is m's engine, opened if it is not, and what ends its use. An opening belongs to the server, not to the request that
 // asked first: it goes on when that client leaves.
 func (r *registry) lease(ctx context.Context, m *served) (Engine, func(), error) {
-	if e := m.join(); e != nil {
-		return e, m.release, nil
+	if e, release := m.join(); e != nil {
+		return e, release, nil
+	}
+	if !m.await(1) {
+		return nil, nil, contract.Errorf(contract.Busy, m.name, "%d requests wait for it to be opened", maxWaiting).WithNext("try again later")
 	}
 	type opened struct {
-		engine Engine
-		err    error
+		engine  Engine
+		release func()
+		err     error
 	}
 	done, left := make(chan opened), make(chan struct{})
 	r.wg.Go(func() {
-		e, err := r.openLeased(m)
+		defer m.await(-1)
+		e, release, err := r.openLeased(m)
 		select {
-		case done <- opened{e, err}:
+		case done <- opened{e, release, err}:
 		case <-left:
 			if err == nil {
-				m.release()
+				release()
 			}
 		}
 	})
 	select {
 	case o := <-done:
-		return o.engine, m.release, o.err
+		return o.engine, o.release, o.err
 	case <-ctx.Done():
 		close(left)
 		return nil, nil, contract.Errorf(contract.Cancelled, m.name, "cancelled while opening")
 	}
 }
 
+// await counts who waits for an opening; it refuses one too many.
+func (m *served) await(n int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n > 0 && m.waiting == maxWaiting {
+		return false
+	}
+	m.waiting += n
+	return true
+}
+
 // join takes a lease of the present engine; nil when there is none to take.
-func (m *served) join() Engine {
+func (m *served) join() (Engine, func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.engine == nil || m.stopping {
-		return nil
+		return nil, nil
 	}
-	m.leases++
-	return m.engine
+	t := m.tenure
+	t.leases++
+	return t.engine, func() { m.release(t) }
 }
 
-func (m *served) release() {
+// release ends a lease of the present engine, or of one before it.
+func (m *served) release(t *tenure) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.leases--
-	m.used = time.Now()
-	if m.leases == 0 && m.idle != nil {
-		close(m.idle)
-		m.idle = nil
+	t.leases--
+	if t.leases == 0 && t.idle != nil {
+		close(t.idle)
+		t.idle = nil
 	}
+	if t != m.tenure {
+		return
+	}
+	m.used = time.Now()
 	select {
 	case m.released <- struct{}{}:
 	default:
@@ -66,27 +90,34 @@ func (m *served) release() {
 }
 
 // openLeased opens m and takes the first lease. It waits for a closing that is under way.
-func (r *registry) openLeased(m *served) (Engine, error) {
+func (r *registry) openLeased(m *served) (Engine, func(), error) {
 	m.opening.Lock()
 	defer m.opening.Unlock()
-	if e := m.join(); e != nil {
-		return e, nil
+	if e, release := m.join(); e != nil {
+		return e, release, nil
 	}
 	if err := r.ctx.Err(); err != nil {
-		return nil, contract.Errorf(contract.Unavailable, m.name, "the server is stopping")
+		return nil, nil, contract.Errorf(contract.Unavailable, m.name, "the server is stopping")
 	}
 	e, err := m.open(r.ctx)
 	if err != nil {
 		m.setErr(err)
-		return nil, err
+		return nil, nil, err
 	}
+	t := r.begin(m, e, 1)
+	r.divide()
+	return e, func() { m.release(t) }, nil
+}
+
+// begin makes e the present engine and watches it.
+func (r *registry) begin(m *served, e Engine, leases int) *tenure {
 	watched, unwatch := context.WithCancel(r.ctx)
+	t := &tenure{engine: e, leases: leases, unwatch: unwatch}
 	m.mu.Lock()
-	m.engine, m.err, m.leases, m.used, m.unwatch = e, nil, 1, time.Now(), unwatch
+	m.tenure, m.err, m.used = t, nil, time.Now()
 	m.mu.Unlock()
 	r.wg.Go(func() { r.watch(watched, m, e) })
-	r.divide()
-	return e, nil
+	return t
 }
 
 // expiry fires when the model will have been idle for keepAlive; never while it is leased.
@@ -119,8 +150,8 @@ func (r *registry) unload(m *served, why string) bool {
 // detach takes the engine out; under mu.
 func (m *served) detach() Engine {
 	e := m.engine
-	m.engine, m.err, m.stopping = nil, nil, false
 	m.unwatch()
+	m.tenure, m.err, m.stopping = &tenure{}, nil, false
 	return e
 }
 
@@ -145,25 +176,29 @@ func (r *registry) stop(m *served, patience time.Duration) bool {
 		return false
 	}
 	m.stopping = true
-	var idle chan struct{}
-	if m.leases > 0 {
-		m.idle = make(chan struct{})
-		idle = m.idle
-	}
+	idle := m.ended(m.tenure)
 	m.mu.Unlock()
-	if idle != nil {
-		select {
-		case <-idle:
-		case <-time.After(patience):
-		case <-r.ctx.Done():
-		}
+	select {
+	case <-idle:
+	case <-time.After(patience):
+	case <-r.ctx.Done():
 	}
 	m.mu.Lock()
-	m.idle = nil
 	e := m.detach()
 	m.mu.Unlock()
 	r.end(m, e, "stopped")
 	return true
+}
+
+// ended is closed when t has no leases; under mu.
+func (m *served) ended(t *tenure) <-chan struct{} {
+	idle := make(chan struct{})
+	if t.leases == 0 {
+		close(idle)
+	} else {
+		t.idle = idle
+	}
+	return idle
 }
 
 // idlers are the open models that nobody uses, the least recently used first.

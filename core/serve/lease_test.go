@@ -185,7 +185,7 @@ func TestStopOfABusyModelDrainsAndTheNextRequestOpensItAgain(t *testing.T) {
 	second, n := s.last("a")
 	require.Equal(t, 2, n)
 	require.NotSame(t, first, second)
-	require.False(t, newShelf(t, -1, "z").stop(&served{}, 0), "what is not open cannot be stopped")
+	require.False(t, newShelf(t, -1, "z").stop(&served{tenure: &tenure{}}, 0), "what is not open cannot be stopped")
 }
 
 func TestStopEndsAfterItsPatience(t *testing.T) {

@@ -47,6 +47,12 @@ type Served struct {
 	// Key names what it is opened as: the same model with the same wishes.
 	Key  string
 	Open func(ctx context.Context) (Engine, error)
+	// Stale says that an opening now would use another version of the plugin than e does, unless that one failed already; nil:
+	// never. It is asked often.
+	Stale func(e Engine) bool
+	// Beside opens the model once more while e still runs, for at least its context; MemoryAdmission when both do not fit. Nil
+	// where Stale is.
+	Beside func(ctx context.Context, e Engine) (Engine, error)
 }
 
 // retryPause is how long the watcher waits after a start that failed; the engine's own back-off comes on top.
@@ -56,7 +62,8 @@ const retryPause = time.Second
 //
 // A model is used under a lease. Only a model without leases is unloaded: when it was idle for keepAlive, when another one
 // needs its memory (Evict), or when it is told to stop, which lets its leases end first. Whoever opens a model for a request
-// gets its lease in the same step, so that it cannot be taken away before its first use.
+// gets its lease in the same step, so that it cannot be taken away before its first use. A model whose plugin was updated moves
+// to the new version (upgrade.go); the engine before it goes on until its leases have ended.
 type registry struct {
 	models    []*served
 	keepAlive time.Duration // negative: for ever
@@ -73,18 +80,26 @@ type served struct {
 	name, key string
 	created   int64
 	open      func(ctx context.Context) (Engine, error)
+	stale     func(e Engine) bool
+	beside    func(ctx context.Context, e Engine) (Engine, error)
 
 	opening sync.Mutex // held while opening and while closing
 	mu      sync.Mutex // guards what follows
-	engine  Engine
+	*tenure            // the present engine's; never nil
 	err     error
-	leases  int
 	used    time.Time // when the last lease ended, or it was opened
+	waiting int       // requests that wait for an opening
 	// stopping refuses leases of the present engine: who wants one waits for the next.
 	stopping bool
-	idle     chan struct{} // closed when the last lease ends; made by who waits
 	released chan struct{} // tells the watcher that a lease ended
-	unwatch  context.CancelFunc
+}
+
+// tenure is the time of one engine; the zero value has none. Its fields are guarded by the model's mu.
+type tenure struct {
+	engine  Engine
+	leases  int
+	idle    chan struct{} // closed when the last lease ends; made by who waits
+	unwatch context.CancelFunc
 }
 
 func newRegistry(models []Served, keepAlive time.Duration, cores int, log *slog.Logger) (*registry, error) {
@@ -97,7 +112,9 @@ func newRegistry(models []Served, keepAlive time.Duration, cores int, log *slog.
 		if r.find(m.Name) != nil {
 			return nil, contract.Errorf(contract.InvalidArgument, m.Name, "is named twice")
 		}
-		r.models = append(r.models, &served{name: m.Name, key: m.Key, open: m.Open, created: now, released: make(chan struct{}, 1)})
+		r.models = append(r.models, &served{
+			name: m.Name, key: m.Key, open: m.Open, stale: m.Stale, beside: m.Beside, created: now, released: make(chan struct{}, 1), tenure: &tenure{},
+		})
 	}
 	for _, m := range r.models {
 		r.meter.watch(m)
@@ -188,12 +205,19 @@ func (r *registry) List() []openai.Card {
 	return out
 }
 
-// watch starts a dead engine again and unloads an idle one, until ctx ends.
+// watch starts a dead engine again, unloads an idle one and replaces one whose plugin was updated, until ctx ends.
 func (r *registry) watch(ctx context.Context, m *served, e Engine) {
+	stale, stop := m.staleness()
+	defer stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-stale:
+			if m.stale(e) {
+				r.upgrade(m, e)
+			}
+			continue
 		case <-m.released:
 			continue // the idle time begins anew
 		case <-m.expiry(r.keepAlive):
