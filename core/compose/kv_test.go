@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	corefamily "github.com/clademl/clade/core/family"
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
@@ -130,4 +131,36 @@ func TestTheEstimateStopsAtTheLargestContextThatFits(t *testing.T) {
 	in.BudgetBytes, in.MachineBytes = 0, 1<<30
 	require.EqualValues(t, 3<<28, Estimate(in).UsableBytes, "three quarters of the machine")
 	require.Zero(t, TokensPerSecond(SpeedInput{BytesPerSecond: 1e9}))
+}
+
+// A GLM record's own defaults, unless the user set them: float32 latents, unpaged, one row.
+func TestARecordsDefaultsAreItsOwnUnlessTheUserSetThem(t *testing.T) {
+	offers, err := corefamily.Embedded()
+	require.NoError(t, err)
+	list, problems := corefamily.New(offers)
+	require.Empty(t, problems)
+	glm, ok := list.ByGraph("glm5.2")
+	require.True(t, ok)
+	r := glm.Record.Composition
+	in := Input{
+		Family: Family{KV: r.KV, Rows: uint32(r.Rows), Context: uint32(r.Context), MaxGeneration: uint32(r.MaxGeneration)},
+		Model:  Model{Format: "colibri", MaxContext: 202752}, Declares: all,
+		Paging: family.Parsed{Record: glm.Record}.Paging,
+	}
+	c, err := Resolve(in)
+	require.NoError(t, err)
+	for _, want := range []Field{
+		{"kv", "f32", FromFamily}, {"paging", "false", FromDefault}, {"rows", "1", FromFamily}, {"context", "4096", FromFamily}, {"max_generation", "128", FromFamily},
+	} {
+		require.Equal(t, want, field(t, c, want.Name))
+	}
+	in.Wishes = Wishes{KV: "bf16", Rows: 2, Context: 8192, MaxGeneration: 64}
+	c, err = Resolve(in)
+	require.NoError(t, err)
+	for _, want := range []Field{{"kv", "bf16", FromUser}, {"rows", "2", FromUser}, {"context", "8192", FromUser}, {"max_generation", "64", FromUser}} {
+		require.Equal(t, want, field(t, c, want.Name))
+	}
+	in.Wishes = Wishes{Paging: "true"}
+	_, err = Resolve(in)
+	require.EqualError(t, err, "paging: the family does not page its cache")
 }
