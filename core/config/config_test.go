@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -85,6 +87,13 @@ func TestVariablesOfTheBuildAndTheTestsAreNoUnknownSettings(t *testing.T) {
 		"CLADE_MLXC_DIR=/opt/mlx-c", "CLADE_SMOLLM2=/m", "CLADE_TEST_SMOLLM2=/m", "CLADE_ORACLE_PYTHON=/p", "CLADE_BENCH_INTERVAL=1", "CLADE_CONFIG=",
 	}})
 	require.NoError(t, err)
+}
+
+func TestAConfigurationFileThatNeverEndsIsRefusedNotRead(t *testing.T) {
+	_, err := Load(Options{File: "/dev/zero", Environ: []string{}})
+	if !errors.Is(err, fs.ErrNotExist) && contract.KindOf(err) != contract.NotFound { // a system without it
+		require.ErrorContains(t, err, "/dev/zero: not a configuration file: is larger than 1048576 bytes")
+	}
 }
 
 func TestListsComeFromPathListsAndYAML(t *testing.T) {

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
 
 	"github.com/clademl/clade/sdk/contract"
@@ -132,7 +132,14 @@ func readLayers(o Options, path string, named bool) ([]layer, error) {
 }
 
 func loadFile(into *koanf.Koanf, path string, named bool) error {
-	err := into.Load(file.Provider(path), yaml.Parser())
+	data, err := readBounded(path)
+	var values map[string]any
+	if err == nil {
+		values, err = yaml.Parser().Unmarshal(data)
+	}
+	if err == nil {
+		err = into.Load(confmap.Provider(values, ""), nil) // nested already
+	}
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return nil
 	}
@@ -148,6 +155,22 @@ func loadFile(into *koanf.Koanf, path string, named bool) error {
 		}
 	}
 	return nil
+}
+
+// maxFile bounds a configuration file, in bytes; a device that never ends would take the machine's memory.
+const maxFile = 1 << 20
+
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("is larger than %d bytes", maxFile)
+	}
+	return data, err
 }
 
 func loadEnv(into *koanf.Koanf, environ []string) error {

@@ -8,6 +8,7 @@
 package profile
 
 import (
+	"io"
 	"os"
 	"slices"
 
@@ -43,15 +44,34 @@ type Resolved struct {
 
 // Load reads a profile file.
 func Load(path string) (*family.Profile, error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
-		return nil, contract.Errorf(contract.NotFound, path, "cannot be read: %w", err)
+		return nil, err
 	}
 	p, err := family.ParseProfile(data)
 	if err != nil {
 		return nil, contract.Errorf(contract.InvalidArgument, path, "not a profile: %w", err)
 	}
 	return p, nil
+}
+
+// maxFile bounds a profile's file, in bytes: it has ten short lines.
+const maxFile = 1 << 20
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, contract.Errorf(contract.NotFound, path, "cannot be read: %w", err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, contract.Errorf(contract.NotFound, path, "cannot be read: %w", err)
+	case len(data) > maxFile:
+		return nil, contract.Errorf(contract.InvalidArgument, path, "not a profile: is larger than %d bytes", maxFile)
+	}
+	return data, nil
 }
 
 // Resolve picks the profile. Errors are UnsupportedModelLoad with the profile's id.

@@ -155,7 +155,8 @@ func TestAProfileFileIsRefusedByName(t *testing.T) {
 	_, err := Load("/nowhere/p.yaml")
 	require.Equal(t, contract.NotFound, contract.KindOf(err))
 	for text, mention := range map[string]string{
-		"": "is empty", "{": "not a profile", strings.Replace(mine, "id: mine", `id: ""`, 1): `id ""`,
+		strings.Repeat("#", maxFile+1): "is larger than 1048576 bytes",
+		"":                             "is empty", "{": "not a profile", strings.Replace(mine, "id: mine", `id: ""`, 1): `id ""`,
 		strings.Replace(mine, `config: "`+qwenConfig+`", `, "", 1): "both fingerprints or neither",
 	} {
 		path := write(t, text)
