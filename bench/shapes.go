@@ -231,7 +231,7 @@ func (c *cladeEngine) windows(ctx context.Context, ids []int32, repeats int) ([]
 	var at []time.Time
 	n := uint32(repeats*windowTokens + 1)
 	zero, past := 0.0, true
-	r, err := c.model.Generate(ctx, ids, generate.Settings{MaxTokens: &n, Temperature: &zero, IgnoreEOS: &past}, func(d generate.Delta) error {
+	r, err := c.model.Generate(ctx, generate.Prompt{IDs: ids}, generate.Settings{MaxTokens: &n, Temperature: &zero, IgnoreEOS: &past}, func(d generate.Delta) error {
 		for range max(1, len(d.IDs)) {
 			at = append(at, time.Now())
 		}

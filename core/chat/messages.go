@@ -42,23 +42,6 @@ func ParseMessages(data []byte) ([]map[string]any, error) {
 	return messages, nil
 }
 
-// ParseTools reads a JSON list of tool definitions, keeping the order of keys within each.
-func ParseTools(data []byte) ([]map[string]any, error) {
-	list, err := parseList("tools", data)
-	if err != nil {
-		return nil, err
-	}
-	tools := make([]map[string]any, len(list))
-	for i, item := range list {
-		o, ok := item.(*Object)
-		if !ok {
-			return nil, contract.Errorf(contract.InvalidArgument, fmt.Sprintf("tools[%d]", i), "is not an object")
-		}
-		tools[i] = o.values
-	}
-	return tools, nil
-}
-
 func textContent(here string, v any) (string, error) {
 	switch c := v.(type) {
 	case nil:

@@ -22,10 +22,11 @@ type Template struct {
 // RenderOptions are the arguments of a rendering besides the messages.
 type RenderOptions struct {
 	AddGenerationPrompt bool
-	// Tools are tool definitions; nil renders as a chat without tools. A tool's own keys reach the template in the usual
-	// order (type, function); ToolsJSON, which takes the place of Tools, keeps the client's order at every level.
-	Tools     []map[string]any
-	ToolsJSON []byte
+	// ToolsJSON is a list of tool definitions and DocumentsJSON one of documents; they reach the template with the client's order
+	// of keys. Empty renders as a chat without them.
+	ToolsJSON, DocumentsJSON []byte
+	// Tools are what PrepareTools made, in the place of ToolsJSON.
+	Tools []any
 	// Kwargs are further variables, such as enable_thinking. They override the variables above.
 	Kwargs map[string]any
 	// Now is what strftime_now sees; the zero time is the time of the call.
@@ -83,13 +84,19 @@ func (t *Template) variables(messages []map[string]any, opts RenderOptions, r *r
 	}
 	if opts.Tools != nil {
 		vars["tools"] = opts.Tools
-	}
-	if len(opts.ToolsJSON) > 0 {
+	} else if len(opts.ToolsJSON) > 0 {
 		tools, err := parseList("tools", opts.ToolsJSON)
 		if err != nil {
 			return nil, err
 		}
 		vars["tools"] = tools
+	}
+	if len(opts.DocumentsJSON) > 0 {
+		documents, err := parseList("documents", opts.DocumentsJSON)
+		if err != nil {
+			return nil, err
+		}
+		vars["documents"] = documents
 	}
 	for name, text := range t.specials {
 		vars[name] = text

@@ -118,7 +118,7 @@ func (b *bench) once(ctx context.Context, m *loader.Model) (prefill, decode time
 	s := generate.Settings{MaxTokens: new(uint32(b.decode)), Temperature: new(0.0), IgnoreEOS: new(true)}
 	start := time.Now()
 	var first time.Time
-	r, err = m.Generate(ctx, ids, s, func(d generate.Delta) error {
+	r, err = m.Generate(ctx, generate.Prompt{IDs: ids}, s, func(d generate.Delta) error {
 		if first.IsZero() && len(d.IDs) > 0 {
 			first = time.Now()
 		}

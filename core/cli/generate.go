@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/sdk/contract"
@@ -26,6 +27,7 @@ func (a *app) generateCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 	}
 	model, sampling := a.addModelFlags(cmd), addSamplingFlags(cmd)
+	thinking := addThinkingFlags(cmd)
 	prompt := cmd.Flags().String("prompt", "", "text to answer; - reads stdin")
 	idsFile := cmd.Flags().String("ids", "", "file of token ids; - reads stdin")
 	raw := cmd.Flags().Bool("raw", false, "take the prompt as it is, without the chat template")
@@ -51,17 +53,25 @@ func (a *app) generateCommand() *cobra.Command {
 		if err := s.Check(); err != nil {
 			return err
 		}
+		base, err := thinking.conversation()
+		if err != nil {
+			return err
+		}
+		if (given("ids") || *raw) && (base.Thinking != nil || base.Effort != "") {
+			return contract.Errorf(contract.InvalidArgument, "--thinking", "is about the chat template, which --ids and --raw do not use")
+		}
 		ids, text, err := a.generateInput(given("ids"), *idsFile, *prompt)
 		if err != nil {
 			return err
 		}
 		return a.withTalker(cmd.Context(), model, args[0], func(m admin.Model) error {
+			p := generate.Prompt{IDs: ids}
 			if ids == nil {
-				if ids, err = promptIDs(m, text, *raw); err != nil {
+				if p, err = promptOf(m, text, *raw, base); err != nil {
 					return err
 				}
 			}
-			return a.generateOnce(cmd, m, ids, s, *asJSON)
+			return a.generateOnce(cmd, m, p, s, *asJSON)
 		})
 	}
 	return cmd
@@ -77,19 +87,22 @@ func (a *app) generateInput(fromIDs bool, idsFile, prompt string) (ids []int32, 
 	return nil, text, err
 }
 
-// promptIDs tokenizes a prompt: as one user message when the model has a template, else as it is with what the tokenizer
+// promptOf tokenizes a prompt: as one user message when the model has a template, else as it is with what the tokenizer
 // puts around a text.
-func promptIDs(m admin.Model, text string, raw bool) ([]int32, error) {
+func promptOf(m admin.Model, text string, raw bool, c chat.Conversation) (generate.Prompt, error) {
 	if raw || !m.HasTemplate() {
-		return m.Encode(text, true)
+		ids, err := m.Encode(text, true)
+		return generate.Prompt{IDs: ids}, err
 	}
-	return m.Prompt([]map[string]any{{"role": "user", "content": text}}, nil)
+	c.Messages = []map[string]any{{"role": "user", "content": text}}
+	return m.Prompt(c)
 }
 
 // generated is the JSON of `generate`.
 type generated struct {
 	TokenIDs     []int32             `json:"token_ids"`
 	Text         string              `json:"text"`
+	Reasoning    string              `json:"reasoning,omitempty"`
 	FinishReason string              `json:"finish_reason"`
 	Usage        generate.Usage      `json:"usage"`
 	Logprobs     []tokenLogprobs     `json:"logprobs,omitempty"`
@@ -106,9 +119,9 @@ type tokenLogprob struct {
 	Logprob float32 `json:"logprob"`
 }
 
-func (a *app) generateOnce(cmd *cobra.Command, m admin.Model, ids []int32, s generate.Settings, asJSON bool) error {
+func (a *app) generateOnce(cmd *cobra.Command, m admin.Model, p generate.Prompt, s generate.Settings, asJSON bool) error {
 	out := generated{TokenIDs: []int32{}}
-	r, err := m.Generate(cmd.Context(), ids, s, func(d generate.Delta) error {
+	r, err := m.Generate(cmd.Context(), p, s, func(d generate.Delta) error {
 		for _, t := range d.Logprobs {
 			item := tokenLogprobs{tokenLogprob{t.ID, t.Logprob}, []tokenLogprob{}}
 			for _, alt := range t.Top {
@@ -130,6 +143,7 @@ func (a *app) generateOnce(cmd *cobra.Command, m admin.Model, ids []int32, s gen
 		return err
 	}
 	out.TokenIDs = append(out.TokenIDs, r.IDs...)
+	out.Reasoning = r.Reasoning
 	out.Text, out.FinishReason, out.Usage, out.Provenance = r.Text, r.Finish, r.Usage, r.Provenance
 	return a.printJSON(out)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/sdk/contract"
@@ -23,6 +24,7 @@ func (a *app) runCommand() *cobra.Command {
 		Args: cobra.RangeArgs(1, 2),
 	}
 	model, sampling := a.addModelFlags(cmd), addSamplingFlags(cmd)
+	thinking := addThinkingFlags(cmd)
 	system := cmd.Flags().String("system", "", "system message")
 	grammar := addConstraintFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -34,14 +36,18 @@ func (a *app) runCommand() *cobra.Command {
 		if err := s.Check(); err != nil {
 			return err
 		}
-		prompt, chat, err := a.promptOf(args[1:])
+		base, err := thinking.conversation()
+		if err != nil {
+			return err
+		}
+		prompt, chatting, err := a.promptOf(args[1:])
 		if err != nil {
 			return err
 		}
 		return a.withTalker(cmd.Context(), model, args[0], func(m admin.Model) error {
-			c := &conversation{app: a, model: m, settings: s, system: *system}
+			c := &conversation{app: a, model: m, settings: s, system: *system, base: base}
 			c.clear()
-			if chat {
+			if chatting {
 				return c.loop(cmd.Context())
 			}
 			return c.answer(cmd.Context(), prompt)
@@ -76,8 +82,10 @@ type conversation struct {
 	model    admin.Model
 	settings generate.Settings
 	system   string
+	base     chat.Conversation // how the model is to reason
 	messages []map[string]any
 	told     bool // the notes of the settings were printed
+	thinking bool // reasoning is shown, and the answer has not begun
 }
 
 func (c *conversation) clear() {
@@ -90,12 +98,15 @@ func (c *conversation) clear() {
 // answer prints the answer to one user message, exactly and with a newline behind it.
 func (c *conversation) answer(ctx context.Context, prompt string) error {
 	asked := append(c.messages, map[string]any{"role": "user", "content": prompt})
-	ids, err := c.model.Prompt(asked, nil)
+	conversation := c.base
+	conversation.Messages = asked
+	p, err := c.model.Prompt(conversation)
 	if err != nil {
 		return err
 	}
 	begun := false
-	r, err := c.model.Generate(ctx, ids, c.settings, func(d generate.Delta) error {
+	r, err := c.model.Generate(ctx, p, c.settings, func(d generate.Delta) error {
+		c.thought(d, begun)
 		begun = begun || d.Text != ""
 		_, err := io.WriteString(c.app.Out, d.Text)
 		return err
@@ -114,8 +125,27 @@ func (c *conversation) answer(ctx context.Context, prompt string) error {
 			}
 		}
 	}
-	c.messages = append(asked, map[string]any{"role": "assistant", "content": r.Text})
+	answer := map[string]any{"role": "assistant", "content": r.Text}
+	if r.Reasoning != "" {
+		answer["reasoning_content"] = r.Reasoning
+	}
+	c.messages = append(asked, answer)
 	return nil
+}
+
+// thought shows reasoning where a person watches: beside the answer, never in it.
+func (c *conversation) thought(d generate.Delta, begun bool) {
+	if !c.app.InTerminal {
+		return
+	}
+	if d.Reasoning != "" {
+		c.thinking = true
+		_, _ = fmt.Fprint(c.app.Err, d.Reasoning)
+	}
+	if d.Text != "" && !begun && c.thinking {
+		c.thinking = false
+		_, _ = fmt.Fprint(c.app.Err, "\n---\n")
+	}
 }
 
 // loop reads messages until the end. An answer that fails ends the loop only when the model is gone for good.

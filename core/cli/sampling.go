@@ -3,7 +3,9 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
+	"github.com/clademl/clade/sdk/contract"
 )
 
 // samplingFlags are the flags of verbs that generate; one that was not given leaves its setting to the model's files.
@@ -68,4 +70,34 @@ func (f *samplingFlags) settings() generate.Settings {
 	}
 	s.Stop = f.stop
 	return s
+}
+
+// thinkingFlags say how a model is to reason.
+type thinkingFlags struct{ thinking, effort *string }
+
+func addThinkingFlags(cmd *cobra.Command) thinkingFlags {
+	return thinkingFlags{
+		cmd.Flags().String("thinking", "", "on or off: whether the model reasons first (its template decides when not given)"),
+		cmd.Flags().String("reasoning-effort", "", "none, or how much the model reasons, as its template names it; beats --thinking"),
+	}
+}
+
+// conversation is what the flags ask for.
+func (f thinkingFlags) conversation() (chat.Conversation, error) {
+	c := chat.Conversation{Effort: *f.effort}
+	var err error
+	c.Thinking, err = onOff("--thinking", *f.thinking)
+	return c, err
+}
+
+// onOff reads a switch that may be left open.
+func onOff(name, text string) (*bool, error) {
+	switch text {
+	case "":
+		return nil, nil
+	case "on", "off":
+		on := text == "on"
+		return &on, nil
+	}
+	return nil, contract.Errorf(contract.InvalidArgument, name, "is %q; want on or off", text)
 }

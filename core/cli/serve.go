@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/loader"
 	"github.com/clademl/clade/core/serve"
@@ -19,8 +20,9 @@ import (
 
 func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "serve MODEL...", Short: "Serve models over the OpenAI API",
-		Long: "Serves POST /v1/chat/completions (JSON and server-sent events), GET /v1/models and GET /health. Each model has a plugin\n" +
+		Use: "serve MODEL...", Short: "Serve models over the OpenAI and Anthropic APIs",
+		Long: "Serves POST /v1/chat/completions, /v1/completions and /v1/messages (JSON and server-sent events), GET /v1/models and\n" +
+			"GET /health. Each model has a plugin\n" +
 			"process of its own. Listens on loopback; another address needs --api-key or --insecure-no-auth. SIGTERM drains.",
 	}
 	model, flags := a.addModelFlags(cmd), cmd.Flags()
@@ -37,6 +39,7 @@ func (a *app) serveCommand() *cobra.Command {
 	a.bind(flags, "top-k", "serve.top_k", "top_k of requests that name none")
 	a.bind(flags, "min-p", "serve.min_p", "min_p of requests that name none")
 	a.bind(flags, "max-tokens", "serve.max_tokens", "max_tokens of requests that name none")
+	a.bind(flags, "thinking", "serve.thinking", "on or off: whether models with a switch reason, in requests that say nothing of it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		h, err := a.host()
 		if err != nil {
@@ -72,6 +75,10 @@ func (a *app) servedModels(ctx context.Context, h *host, f *modelFlags, args []s
 	if err := defaults.Check(); err != nil {
 		return nil, err
 	}
+	thinking, err := onOff("serve.thinking", c.Thinking)
+	if err != nil {
+		return nil, err
+	}
 	if len(args) == 0 {
 		return nil, contract.Errorf(contract.InvalidArgument, "MODEL", "no model to serve").WithNext("name at least one; downloading a starter comes with %s", nextVersion)
 	}
@@ -81,7 +88,7 @@ func (a *app) servedModels(ctx context.Context, h *host, f *modelFlags, args []s
 		if err != nil {
 			return nil, err
 		}
-		v := &versions{app: a, host: h, flags: f, path: m.Path, defaults: defaults}
+		v := &versions{app: a, host: h, flags: f, path: m.Path, defaults: defaults, thinking: thinking}
 		out = append(out, serve.Served{Name: m.ID, Key: keyOf(h, m.Path, f.wishes(h.config)), Open: v.open, Stale: v.stale, Beside: v.beside})
 	}
 	return out, nil
@@ -91,10 +98,16 @@ func (a *app) servedModels(ctx context.Context, h *host, f *modelFlags, args []s
 type engine struct {
 	*loader.Model
 	defaults generate.Settings
+	thinking *bool
 }
 
-func (e engine) Generate(ctx context.Context, ids []int32, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
-	return e.GenerateLayers(ctx, ids, generate.Layers{Request: request, Server: e.defaults}, emit)
+// Prompt implements serve.Engine.
+func (e engine) Prompt(c chat.Conversation) (generate.Prompt, error) {
+	return e.ServerPrompt(c, e.thinking)
+}
+
+func (e engine) Generate(ctx context.Context, p generate.Prompt, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
+	return e.GenerateLayers(ctx, p, generate.Layers{Request: request, Server: e.defaults}, emit)
 }
 
 // Plain implements serve.Engine.

@@ -81,6 +81,8 @@ func (a *app) templateCommand() *cobra.Command {
 	}
 	messages := cmd.Flags().String("messages", "", "JSON file of messages; - reads stdin")
 	tools := cmd.Flags().String("tools", "", "JSON file of tool definitions")
+	documents := cmd.Flags().String("documents", "", "JSON file of documents")
+	thinking := addThinkingFlags(cmd)
 	kwargs := cmd.Flags().String("kwargs", "", `JSON object of template variables, such as {"enable_thinking": false}`)
 	noPrompt := cmd.Flags().Bool("no-generation-prompt", false, "leave out the beginning of the assistant's turn")
 	asJSON := jsonFlag(cmd)
@@ -97,22 +99,28 @@ func (a *app) templateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		o := chat.RenderOptions{AddGenerationPrompt: !*noPrompt}
+		c, err := thinking.conversation()
+		if err != nil {
+			return err
+		}
+		c.Messages = list
 		if *tools != "" {
-			if data, err = a.readInput(*tools); err != nil {
+			if c.Tools, err = a.readInput(*tools); err != nil {
 				return err
 			}
-			if o.Tools, err = chat.ParseTools(data); err != nil {
+		}
+		if *documents != "" {
+			if c.Documents, err = a.readInput(*documents); err != nil {
 				return err
 			}
 		}
 		if *kwargs != "" {
-			if err := json.Unmarshal([]byte(*kwargs), &o.Kwargs); err != nil {
+			if err := json.Unmarshal([]byte(*kwargs), &c.Kwargs); err != nil {
 				return contract.Errorf(contract.InvalidArgument, "--kwargs", "not a JSON object: %w", err)
 			}
 		}
 		return a.withText(args[0], func(t loader.Text) error {
-			out, err := t.Render(list, o)
+			out, err := t.Render(c, !*noPrompt)
 			if err != nil {
 				return err
 			}

@@ -19,6 +19,7 @@ type versions struct {
 	flags    *modelFlags
 	path     string
 	defaults generate.Settings
+	thinking *bool
 
 	mu sync.Mutex // guards what follows
 	// seen is the state of the store that was compared last, fresh that it holds what the engine uses.
@@ -43,7 +44,7 @@ func (v *versions) openFor(ctx context.Context, context uint32) (serve.Engine, e
 	if err := model.TextErr(); err != nil {
 		return nil, errors.Join(err, closeSoon(ctx, model))
 	}
-	return engine{model, v.defaults}, nil
+	return engine{model, v.defaults, v.thinking}, nil
 }
 
 func closeSoon(ctx context.Context, m *loader.Model) error {

@@ -91,6 +91,8 @@ type Serve struct {
 	TopK        *uint32
 	MinP        *float64
 	MaxTokens   *uint32
+	// Thinking is on, off, or empty: the family's or the template's choice.
+	Thinking string
 }
 
 // Value is one resolved key, as `clade config` prints it.

@@ -163,6 +163,10 @@ var keys = []key{
 		set: optionalFloat(func(c *Config) **float64 { return &c.Serve.MinP }, 0, 1),
 	},
 	{name: "serve.max_tokens", doc: "max_tokens of requests that name none", set: optional32(func(c *Config) **uint32 { return &c.Serve.MaxTokens })},
+	{
+		name: "serve.thinking", doc: "on or off: whether models with a switch reason, in requests that say nothing of it; empty: the model's own choice",
+		set: oneOf(func(c *Config) *string { return &c.Serve.Thinking }, "", "on", "off"),
+	},
 }
 
 // Keys are the names of every key, in the table's order.

@@ -92,7 +92,7 @@ func fill(t *testing.T, m *loader.Model) {
 	for i := range ids {
 		ids[i] = int32(i*7+3) % int32(m.Facts().GetVocabSize())
 	}
-	_, err := m.Generate(t.Context(), ids, generate.Settings{
+	_, err := m.Generate(t.Context(), generate.Prompt{IDs: ids}, generate.Settings{
 		MaxTokens: new(uint32(answer)), Temperature: new(0.8), TopP: new(0.9), TopK: new(uint32(40)), Seed: new(uint64(1)),
 		IgnoreEOS: new(true), Logprobs: new(uint32(5)),
 	}, func(generate.Delta) error { return nil })

@@ -1,8 +1,10 @@
 package generate
 
 import (
+	"encoding/json"
 	"time"
 
+	"github.com/clademl/clade/core/chat/toolcall"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
@@ -10,14 +12,39 @@ import (
 const (
 	FinishStop   = "stop"
 	FinishLength = "length"
+	// FinishToolCalls: the model ended its turn with calls of tools.
+	FinishToolCalls = "tool_calls"
 )
 
+// Prompt is what a generation begins with.
+type Prompt struct {
+	IDs []int32
+	// Reply says that the reply to a conversation follows, whose reasoning and calls are split off; else all is text.
+	Reply bool
+	// Inside: the prompt ends in a thought that it opened.
+	Inside bool
+	// Thinking is what the template was told; nil when it has no switch.
+	Thinking *bool
+	// Tools that were offered, as a JSON list.
+	Tools json.RawMessage
+	// Notes say what of the request was honoured in part.
+	Notes []string
+}
+
+// ToolCall is one call that the model made.
+type ToolCall struct {
+	ID string
+	toolcall.Call
+}
+
 // Delta is what became final since the last one. Text may lag behind IDs: it waits for whole characters and for text that
-// might begin a stop string.
+// might begin a stop string, a thought or a call. Reasoning comes before Text, Text before Calls.
 type Delta struct {
-	Text     string
-	IDs      []int32
-	Logprobs []TokenLogprobs
+	Reasoning string
+	Text      string
+	Calls     []ToolCall
+	IDs       []int32
+	Logprobs  []TokenLogprobs
 }
 
 // TokenLogprobs is one generated token's log probability and its alternatives, likeliest first.
@@ -35,9 +62,11 @@ type TokenLogprob struct {
 
 // Result of a generation that ended well.
 type Result struct {
-	Text   string
-	IDs    []int32
-	Finish string
+	Text      string
+	Reasoning string
+	Calls     []ToolCall
+	IDs       []int32
+	Finish    string
 	// Stop is the stop string that ended it, if one did.
 	Stop       string
 	Usage      Usage

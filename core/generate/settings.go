@@ -5,7 +5,8 @@
 // and last the defaults here: greedy, and as many tokens as the context leaves.
 //
 // generation_config.json counts as its authors' own library reads it: its sampling values apply only when it says
-// do_sample: true; else its default is greedy. A request that gives a temperature samples, whatever the file says.
+// do_sample: true; else its default is greedy. A request that gives a temperature samples, whatever the file says. Where reasoning is
+// switched off, the temperature of the files or the family is bounded by the family's cap.
 //
 // Invariants: a setting that the plugin does not declare is refused when a person asked for it, and reported as a note when
 // only the model's files did; nothing is dropped in silence. Not for: running the generation (core/loader).
@@ -45,6 +46,8 @@ type Settings struct {
 	Logprobs *uint32
 	// Constraint holds the answer to a grammar.
 	Constraint *Constraint
+	// Choice is the index among the choices of one request; it goes into the noise.
+	Choice *uint32
 }
 
 // Penalty on tokens of the last Window tokens; 0 is the whole history.
@@ -68,6 +71,7 @@ func (s Settings) Or(next Settings) Settings {
 	s.IgnoreEOS = or(s.IgnoreEOS, next.IgnoreEOS)
 	s.Logprobs = or(s.Logprobs, next.Logprobs)
 	s.Constraint = or(s.Constraint, next.Constraint)
+	s.Choice = or(s.Choice, next.Choice)
 	if s.LogitBias == nil {
 		s.LogitBias = next.LogitBias
 	}
@@ -191,6 +195,10 @@ var options = append(constraintOptions(), []option{
 		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.IgnoreEos = s.IgnoreEOS }, func(s *Settings) { s.IgnoreEOS = nil },
 	},
 	{
+		"choice", "n", func(s Settings) bool { return s.Choice != nil && *s.Choice > 0 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Choice = s.Choice }, func(s *Settings) { s.Choice = nil },
+	},
+	{
 		"logprobs", "logprobs", func(s Settings) bool { return s.Logprobs != nil },
 		func(s Settings, g *cladev1.GenerateStart) { g.Logprobs = &cladev1.Logprobs{Top: *s.Logprobs} }, func(s *Settings) { s.Logprobs = nil },
 	},
@@ -207,6 +215,10 @@ type Layers struct {
 	// Model is what generation_config.json asks for.
 	Model  Settings
 	Family Settings
+	// NoThinking: reasoning is switched off. Then TemperatureCap bounds what the files and the family ask for, never what a person
+	// asked for.
+	NoThinking     bool
+	TemperatureCap float64
 }
 
 // Resolved is what one generation runs with.
@@ -234,6 +246,9 @@ func Resolve(l Layers, declared func(path string) bool) (Resolved, error) {
 	if err := files.Check(); err != nil {
 		return Resolved{}, contract.Errorf(contract.ArtifactCorrupt, "generation_config.json", "%w", err)
 	}
+	if l.NoThinking && files.Temperature != nil && *files.Temperature > l.TemperatureCap {
+		files.Temperature = &l.TemperatureCap
+	}
 	var notes []string
 	for _, o := range options {
 		if o.set(files) && !declared(o.path) && !harmless(o, files) {
@@ -255,11 +270,11 @@ func Resolve(l Layers, declared func(path string) bool) (Resolved, error) {
 	return out, nil
 }
 
-// harmless is a setting whose value asks for what every plugin does anyway: greedy is always there, and a seed changes
-// nothing in a greedy run.
+// harmless is a setting whose value asks for what every plugin does anyway: greedy is always there, and neither a seed
+// nor a choice changes anything in a greedy run.
 func harmless(o option, s Settings) bool {
 	greedy := s.Temperature == nil || *s.Temperature == 0
-	return greedy && (o.path == "sampling.temperature" || o.path == "sampling.seed")
+	return greedy && (o.path == "sampling.temperature" || o.path == "sampling.seed" || o.path == "choice")
 }
 
 // Start writes the resolved settings as the contract's explicit record: every declared setting that has a value.

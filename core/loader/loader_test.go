@@ -15,6 +15,8 @@ import (
 	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
+func prompt(text string) generate.Prompt { return generate.Prompt{IDs: ids(text)} }
+
 func ids(text string) []int32 {
 	var out []int32
 	for _, c := range text {
@@ -137,12 +139,12 @@ func TestGraphIsProposedByKeyAndDisposedByThePlugin(t *testing.T) {
 
 func TestPromptOverTheContextIsRefusedNeverCut(t *testing.T) {
 	m := openFake(t, newFake())
-	_, err := m.Generate(t.Context(), make([]int32, 4096), generate.Settings{}, drop)
+	_, err := m.Generate(t.Context(), generate.Prompt{IDs: make([]int32, 4096)}, generate.Settings{}, drop)
 	require.Equal(t, contract.ContextTooLong, contract.KindOf(err))
 	require.ErrorContains(t, err, "4096 tokens")
 	_, err = m.Score(t.Context(), make([]int32, 4097), cladev1.ScoreOutput_SCORE_OUTPUT_LOGITS, nil)
 	require.Equal(t, contract.ContextTooLong, contract.KindOf(err))
-	_, err = m.Generate(t.Context(), nil, generate.Settings{}, drop)
+	_, err = m.Generate(t.Context(), generate.Prompt{}, generate.Settings{}, drop)
 	require.Equal(t, contract.InvalidArgument, contract.KindOf(err))
 }
 
@@ -151,7 +153,7 @@ func TestMaxTokensIsWhatTheContextLeaves(t *testing.T) {
 	f.tokens = ids("a")
 	m := openFake(t, f)
 	for asked, want := range map[*uint32]uint32{nil: 4093, new(uint32(10)): 10, new(uint32(1 << 30)): 4093} {
-		_, err := m.Generate(t.Context(), ids("abc"), generate.Settings{MaxTokens: asked}, drop)
+		_, err := m.Generate(t.Context(), prompt("abc"), generate.Settings{MaxTokens: asked}, drop)
 		require.NoError(t, err)
 		require.Equal(t, want, f.lastStart.GetMaxTokens())
 	}
@@ -162,7 +164,7 @@ func TestStopStringCutsTextAndTellsThePlugin(t *testing.T) {
 	f.tokens = ids("abcdefgh")
 	m := openFake(t, f)
 	var streamed strings.Builder
-	r, err := m.Generate(t.Context(), ids("x"), generate.Settings{Stop: []string{"de", "zz"}}, func(d generate.Delta) error {
+	r, err := m.Generate(t.Context(), prompt("x"), generate.Settings{Stop: []string{"de", "zz"}}, func(d generate.Delta) error {
 		streamed.WriteString(d.Text)
 		return nil
 	})
@@ -180,7 +182,7 @@ func TestHeldTextComesWhenTheGenerationEnds(t *testing.T) {
 	f := newFake()
 	f.tokens = ids("abcd")
 	m := openFake(t, f)
-	r, err := m.Generate(t.Context(), ids("x"), generate.Settings{Stop: []string{"dz"}}, drop)
+	r, err := m.Generate(t.Context(), prompt("x"), generate.Settings{Stop: []string{"dz"}}, drop)
 	require.NoError(t, err)
 	require.Equal(t, "abcd", r.Text)
 	require.Equal(t, generate.FinishLength, r.Finish)
@@ -191,13 +193,13 @@ func TestCrashedRequestEndsWithTheCauseAndTheNextOneWorks(t *testing.T) {
 	f.tokens, f.crashAfter = ids("abcd"), 2
 	m := openFake(t, f)
 	var text strings.Builder
-	_, err := m.Generate(t.Context(), ids("x"), generate.Settings{}, func(d generate.Delta) error { text.WriteString(d.Text); return nil })
+	_, err := m.Generate(t.Context(), prompt("x"), generate.Settings{}, func(d generate.Delta) error { text.WriteString(d.Text); return nil })
 	require.Equal(t, contract.PluginCrashed, contract.KindOf(err))
 	require.ErrorContains(t, err, "signal 9")
 	require.Equal(t, "ab", text.String())
 	require.Equal(t, "dead", m.State())
 	f.crashAfter = 0
-	r, err := m.Generate(t.Context(), ids("x"), generate.Settings{}, drop)
+	r, err := m.Generate(t.Context(), prompt("x"), generate.Settings{}, drop)
 	require.NoError(t, err)
 	require.Equal(t, "abcd", r.Text)
 	starts, _ := f.counts()
@@ -211,7 +213,7 @@ func TestPluginThatKeepsDyingIsLeftDead(t *testing.T) {
 	m.breaker.Max, m.breaker.First, m.breaker.Most = 3, time.Microsecond, time.Microsecond
 	var err error
 	for range 10 {
-		_, err = m.Generate(t.Context(), ids("x"), generate.Settings{}, drop)
+		_, err = m.Generate(t.Context(), prompt("x"), generate.Settings{}, drop)
 		require.Equal(t, contract.PluginCrashed, contract.KindOf(err))
 	}
 	starts, _ := f.counts()
@@ -226,7 +228,7 @@ func TestConcurrentRequestsStartADeadPluginOnce(t *testing.T) {
 	results := make(chan error, 8)
 	for range cap(results) {
 		go func() {
-			_, err := m.Generate(context.Background(), ids("x"), generate.Settings{}, drop)
+			_, err := m.Generate(context.Background(), prompt("x"), generate.Settings{}, drop)
 			results <- err
 		}()
 	}
@@ -265,11 +267,11 @@ func TestCancelledRequestSaysWhy(t *testing.T) {
 	m := openFake(t, f)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go cancel(contract.Errorf(contract.Unavailable, "server", "stopping"))
-	_, err := m.Generate(ctx, ids("x"), generate.Settings{}, drop)
+	_, err := m.Generate(ctx, prompt("x"), generate.Settings{}, drop)
 	require.Equal(t, contract.Unavailable, contract.KindOf(err), "%v", err)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	_, err = m.Generate(ctx, ids("x"), generate.Settings{}, drop)
+	_, err = m.Generate(ctx, prompt("x"), generate.Settings{}, drop)
 	require.Equal(t, contract.Cancelled, contract.KindOf(err))
 }
 
@@ -278,9 +280,9 @@ func TestEmitErrorEndsTheRequest(t *testing.T) {
 	f.tokens = ids("abcd")
 	m := openFake(t, f)
 	gone := errors.New("the client went away")
-	_, err := m.Generate(t.Context(), ids("x"), generate.Settings{}, func(generate.Delta) error { return gone })
+	_, err := m.Generate(t.Context(), prompt("x"), generate.Settings{}, func(generate.Delta) error { return gone })
 	require.ErrorIs(t, err, gone)
-	_, err = m.Generate(t.Context(), ids("x"), generate.Settings{}, drop)
+	_, err = m.Generate(t.Context(), prompt("x"), generate.Settings{}, drop)
 	require.NoError(t, err, "its row is free again")
 }
 
@@ -293,12 +295,12 @@ func TestFullQueueIsBusy(t *testing.T) {
 	results := make(chan error, 2)
 	for range 2 {
 		go func() {
-			_, err := m.Generate(ctx, ids("x"), generate.Settings{}, drop)
+			_, err := m.Generate(ctx, prompt("x"), generate.Settings{}, drop)
 			results <- err
 		}()
 	}
 	require.Eventually(t, func() bool { return len(m.queue) == 2 }, time.Second, time.Millisecond)
-	_, err := m.Generate(ctx, ids("x"), generate.Settings{}, drop)
+	_, err := m.Generate(ctx, prompt("x"), generate.Settings{}, drop)
 	require.Equal(t, contract.Busy, contract.KindOf(err))
 	cancel()
 	for range 2 {

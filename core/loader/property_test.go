@@ -32,7 +32,7 @@ func opener(t *testing.T, c Choices, w Wishes) (send func(generate.Settings) *cl
 	m, err := p.Open(t.Context(), nil)
 	require.NoError(t, err)
 	return func(request generate.Settings) *cladev1.GenerateStart {
-		_, err := m.Generate(t.Context(), ids("hello"), request, drop)
+		_, err := m.Generate(t.Context(), prompt("hello"), request, drop)
 		require.NoError(t, err)
 		start := proto.Clone(f.lastStart).(*cladev1.GenerateStart)
 		start.RequestId = ""

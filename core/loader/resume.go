@@ -58,7 +58,7 @@ func (r *request) run(ctx context.Context) (*cladev1.Finish, error) {
 			return nil, err
 		}
 		if finish := r.complete(); finish != nil {
-			return finish, nil
+			return finish, r.reader.flush()
 		}
 		if err := r.judge(err, alone); err != nil {
 			return nil, err

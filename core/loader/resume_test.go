@@ -34,7 +34,7 @@ func TestStreamResumesAfterPluginDies(t *testing.T) {
 	f.tokens, f.crashAfter = ids("abcdefg"), 3
 	m := resumable(t, f)
 	var text strings.Builder
-	r, err := m.Generate(t.Context(), ids("x"), generate.Settings{}, func(d generate.Delta) error { text.WriteString(d.Text); return nil })
+	r, err := m.Generate(t.Context(), prompt("x"), generate.Settings{}, func(d generate.Delta) error { text.WriteString(d.Text); return nil })
 	require.NoError(t, err)
 	require.Equal(t, "abcdefg", text.String(), "the client saw one stream")
 	require.Equal(t, "abcdefg", r.Text)
@@ -49,7 +49,7 @@ func TestAStopStringIsFoundAcrossADeath(t *testing.T) {
 	f := newFake()
 	f.tokens, f.crashAfter = ids("abcdefg"), 3
 	m := resumable(t, f)
-	r, err := m.Generate(t.Context(), ids("x"), generate.Settings{Stop: []string{"cd"}}, drop)
+	r, err := m.Generate(t.Context(), prompt("x"), generate.Settings{Stop: []string{"cd"}}, drop)
 	require.NoError(t, err)
 	require.Equal(t, "ab", r.Text)
 	require.Equal(t, "cd", r.Stop)
@@ -64,7 +64,7 @@ func TestADeathBeforeTheFirstTokenIsSurvivedByEveryPlugin(t *testing.T) {
 		return err
 	}
 	m := openFake(t, f)
-	r, err := m.Generate(t.Context(), ids("x"), generate.Settings{}, drop)
+	r, err := m.Generate(t.Context(), prompt("x"), generate.Settings{}, drop)
 	require.NoError(t, err)
 	require.Equal(t, "ab", r.Text)
 }
@@ -73,7 +73,7 @@ func TestADeathAfterTheLastTokenLosesNothing(t *testing.T) {
 	f := newFake()
 	f.tokens, f.crashAfter = ids("ab"), 2
 	m := resumable(t, f)
-	r, err := m.Generate(t.Context(), ids("x"), generate.Settings{MaxTokens: new(uint32(2))}, drop)
+	r, err := m.Generate(t.Context(), prompt("x"), generate.Settings{MaxTokens: new(uint32(2))}, drop)
 	require.NoError(t, err)
 	require.Equal(t, "ab", r.Text)
 	require.Equal(t, generate.FinishLength, r.Finish)
@@ -100,7 +100,7 @@ func TestAPoisonRequestFailsAndTheOthersFinish(t *testing.T) {
 			if i == 5 {
 				prompt = ids("!")
 			}
-			r, err := m.Generate(t.Context(), prompt, generate.Settings{}, func(generate.Delta) error {
+			r, err := m.Generate(t.Context(), generate.Prompt{IDs: prompt}, generate.Settings{}, func(generate.Delta) error {
 				time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
 				return nil
 			})
@@ -141,7 +141,7 @@ func TestRandomKillsChangeNoStream(t *testing.T) {
 	})
 	for i := range 16 {
 		wg.Go(func() {
-			r, err := m.Generate(t.Context(), ids(fmt.Sprintf("%d", i)), generate.Settings{}, func(generate.Delta) error {
+			r, err := m.Generate(t.Context(), prompt(fmt.Sprintf("%d", i)), generate.Settings{}, func(generate.Delta) error {
 				time.Sleep(100 * time.Microsecond)
 				return nil
 			})

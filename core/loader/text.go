@@ -2,6 +2,8 @@ package loader
 
 import (
 	"github.com/clademl/clade/core/chat"
+	"github.com/clademl/clade/core/chat/reply"
+	"github.com/clademl/clade/core/chat/toolcall"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/family"
 	"github.com/clademl/clade/sdk/tokenizer"
@@ -13,14 +15,18 @@ type text struct {
 	err       error
 	tokenizer *tokenizer.Tokenizer // nil when err is set
 	template  *chat.Template       // nil when the model has none, or templateErr is set
+	source    string
 	// templateErr is why the template cannot be used; a bare prompt still can.
 	templateErr error
-	kwargs      map[string]any
+	abilities   chat.Abilities
+	reasoning   *reply.Reasoning
+	syntaxes    []*toolcall.Syntax
+	thinking    *bool // the family's default
 }
 
 // readText reads the tokenizer and the template of a decided model: the model's own template, else the family's.
 func readText(d *Decision) *text {
-	out := &text{kwargs: map[string]any{}}
+	out := &text{thinking: d.Family.Record.Generation.EnableThinking}
 	if d.Family.Record.Text == family.PluginText {
 		out.err = contract.Errorf(contract.UnsupportedOption, d.Model.ID, "its text belongs to its plugin, which comes with 0.2.0")
 		return out
@@ -28,38 +34,41 @@ func readText(d *Decision) *text {
 	if out.tokenizer, out.err = tokenizer.FromArtifact(d.Artifact); out.err != nil {
 		return out
 	}
-	if on := d.Family.Record.Generation.EnableThinking; on != nil {
-		out.kwargs["enable_thinking"] = *on
+	var ok bool
+	if out.source, ok = out.tokenizer.ChatTemplate(); !ok {
+		out.source = d.Family.Record.Template
 	}
-	source, ok := out.tokenizer.ChatTemplate()
-	if !ok {
-		source = d.Family.Record.Template
+	if out.source == "" {
+		return out
 	}
-	if source != "" {
-		out.template, out.templateErr = chat.NewTemplate(source, out.tokenizer.SpecialTokens())
+	if out.template, out.templateErr = chat.NewTemplate(out.source, out.tokenizer.SpecialTokens()); out.templateErr != nil {
+		return out
 	}
+	out.abilities = out.template.Probe()
+	marks := d.Family.Record.Sentinels
+	var call, thought family.Pair
+	if marks != nil && marks.ToolCall != nil {
+		call = *marks.ToolCall
+	}
+	if marks != nil && marks.Reasoning != nil {
+		thought = *marks.Reasoning
+	}
+	out.reasoning = reply.DetectReasoning(out.source, thought.Open, thought.Close)
+	out.syntaxes = toolcall.Detect(out.source, call.Open, call.Close)
 	return out
 }
 
-// render applies the chat template. kwargs of the request win over the family's.
+// render applies the chat template as it is told.
 func (t *text) render(messages []map[string]any, o chat.RenderOptions) (string, error) {
-	if t.err != nil {
+	switch {
+	case t.err != nil:
 		return "", t.err
-	}
-	if t.templateErr != nil {
+	case t.templateErr != nil:
 		return "", t.templateErr
-	}
-	if t.template == nil {
+	case t.template == nil:
 		return "", contract.Errorf(contract.UnsupportedOption, "messages", "the model has no chat template").
 			WithNext("use `clade generate --prompt`, which needs none")
 	}
-	all := map[string]any{}
-	for _, m := range []map[string]any{t.kwargs, o.Kwargs} {
-		for k, v := range m {
-			all[k] = v
-		}
-	}
-	o.Kwargs = all
 	return t.template.Render(messages, o)
 }
 
@@ -83,7 +92,8 @@ func (d *Decision) ReadText() (Text, error) {
 // Encode tokenizes text.
 func (t Text) Encode(s string, addSpecial bool) ([]int32, error) { return t.t.encode(s, addSpecial) }
 
-// Render applies the chat template.
-func (t Text) Render(messages []map[string]any, o chat.RenderOptions) (string, error) {
-	return t.t.render(messages, o)
+// Render is the prompt of a conversation, as text.
+func (t Text) Render(c chat.Conversation, generationPrompt bool) (string, error) {
+	text, _, err := t.t.converse(c, nil, generationPrompt)
+	return text, err
 }

@@ -116,7 +116,7 @@ func count(t *testing.T, h *Host, m hub.Model, c Choices, w Wishes) *Planned {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, model.Close(t.Context())) }()
 	var got []int32
-	_, err = model.Generate(t.Context(), []int32{40, 41}, generate.Settings{}, func(d generate.Delta) error {
+	_, err = model.Generate(t.Context(), generate.Prompt{IDs: []int32{40, 41}}, generate.Settings{}, func(d generate.Delta) error {
 		got = append(got, d.IDs...)
 		return nil
 	})

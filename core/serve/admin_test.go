@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/sdk/contract"
@@ -75,9 +77,9 @@ func TestABorrowedModelAnswersAsItsOwnWould(t *testing.T) {
 	m, err := c.Borrow(t.Context(), "k")
 	require.NoError(t, err)
 	require.True(t, m.HasTemplate())
-	ids, err := m.Prompt([]map[string]any{{"role": "user", "content": "hi"}}, nil)
+	ids, err := m.Prompt(chat.Conversation{Messages: []map[string]any{{"role": "user", "content": "hi"}}, Tools: json.RawMessage(`[]`)})
 	require.NoError(t, err)
-	require.Equal(t, []int32{1, 2, 3}, ids)
+	require.Equal(t, generate.Prompt{IDs: []int32{1, 2, 3}, Reply: true, Tools: json.RawMessage(`[]`)}, ids)
 	var text strings.Builder
 	r, err := m.Generate(t.Context(), ids, generate.Settings{Temperature: new(0.5), Logprobs: new(uint32(1)), LogitBias: map[int32]float64{7: 1.5}}, func(d generate.Delta) error {
 		require.Len(t, d.Logprobs, 1)
@@ -90,7 +92,7 @@ func TestABorrowedModelAnswersAsItsOwnWould(t *testing.T) {
 	require.Equal(t, "cpu-test", r.Provenance.Device)
 	require.InDelta(t, 0.5, *engine.settings.Temperature, 0)
 	require.Equal(t, map[int32]float64{7: 1.5}, engine.settings.LogitBias)
-	_, err = m.Prompt([]map[string]any{{"role": "user", "content": "too long"}}, nil)
+	_, err = m.Prompt(chat.Conversation{Messages: []map[string]any{{"role": "user", "content": "too long"}}})
 	require.Equal(t, contract.ContextTooLong, contract.KindOf(err), "a Kind crosses")
 	require.ErrorContains(t, err, "5000 tokens")
 	engine.err = contract.Errorf(contract.PluginCrashed, "universal", "died").WithNext("try again")

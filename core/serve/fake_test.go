@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/core/serve/openai"
@@ -35,13 +36,16 @@ type fakeEngine struct {
 	bytes    uint64
 	asked    atomic.Bool
 
-	words    []string
-	err      error         // returned after the words
-	hold     chan struct{} // when set, generation waits here after the first word
-	cancels  atomic.Int32
-	settings generate.Settings
-	messages []map[string]any
-	kwargs   map[string]any
+	words        []string
+	err          error         // returned after the words
+	hold         chan struct{} // when set, generation waits here after the first word
+	cancels      atomic.Int32
+	settings     generate.Settings
+	messages     []map[string]any
+	kwargs       map[string]any
+	conversation chat.Conversation
+	choices      []*uint32
+	deltas       []generate.Delta // emitted in the place of words, when set
 }
 
 func newFake(words ...string) *fakeEngine {
@@ -112,18 +116,30 @@ func (f *fakeEngine) Tune(_ context.Context, threads int) error {
 	return nil
 }
 
-func (f *fakeEngine) Prompt(messages []map[string]any, kwargs map[string]any) ([]int32, error) {
-	f.messages, f.kwargs = messages, kwargs
+func (f *fakeEngine) Prompt(c chat.Conversation) (generate.Prompt, error) {
+	f.messages, f.kwargs, f.conversation = c.Messages, c.Kwargs, c
 	f.asked.Store(true)
-	if strings.Contains(messages[0]["content"].(string), "too long") {
-		return nil, contract.Errorf(contract.ContextTooLong, "prompt", "has 5000 tokens, the context is 4096")
+	if strings.Contains(c.Messages[0]["content"].(string), "too long") {
+		return generate.Prompt{}, contract.Errorf(contract.ContextTooLong, "prompt", "has 5000 tokens, the context is 4096")
 	}
-	return []int32{1, 2, 3}, nil
+	return generate.Prompt{IDs: []int32{1, 2, 3}, Reply: true, Tools: c.Tools}, nil
 }
 
-func (f *fakeEngine) Generate(ctx context.Context, ids []int32, s generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
+func (f *fakeEngine) Generate(ctx context.Context, p generate.Prompt, s generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
+	f.mu.Lock()
 	f.settings = s
+	f.choices = append(f.choices, s.Choice)
+	f.mu.Unlock()
 	r := generate.Result{Finish: generate.FinishStop, Provenance: generate.Provenance{Plugin: "universal", Device: "cpu-test"}}
+	for _, d := range f.deltas {
+		if err := emit(d); err != nil {
+			return r, err
+		}
+		r.Text, r.Reasoning, r.Calls = r.Text+d.Text, r.Reasoning+d.Reasoning, append(r.Calls, d.Calls...)
+	}
+	if len(r.Calls) > 0 {
+		r.Finish = generate.FinishToolCalls
+	}
 	for i, w := range f.words {
 		d := generate.Delta{Text: w, IDs: []int32{int32(i)}}
 		if s.Logprobs != nil {
@@ -146,7 +162,7 @@ func (f *fakeEngine) Generate(ctx context.Context, ids []int32, s generate.Setti
 			}
 		}
 	}
-	r.Usage = generate.Usage{PromptTokens: uint32(len(ids)), GeneratedTokens: uint32(len(f.words))}
+	r.Usage = generate.Usage{PromptTokens: uint32(len(p.IDs)), GeneratedTokens: uint32(len(f.words))}
 	return r, f.err
 }
 

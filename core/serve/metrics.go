@@ -95,12 +95,12 @@ type measured struct {
 }
 
 // Generate implements openai.Model.
-func (m measured) Generate(ctx context.Context, ids []int32, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
+func (m measured) Generate(ctx context.Context, p generate.Prompt, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
 	begun := time.Now()
 	var last time.Time
 	first := m.histogram("vllm:time_to_first_token_seconds", firstTokenBounds)
 	between := m.histogram("vllm:inter_token_latency_seconds", betweenBounds)
-	result, err := m.Model.Generate(ctx, ids, request, func(d generate.Delta) error {
+	result, err := m.Model.Generate(ctx, p, request, func(d generate.Delta) error {
 		now := time.Now()
 		if n := len(d.IDs); n > 0 {
 			if last.IsZero() {

@@ -37,9 +37,9 @@ func DetectReasoning(template, open, end string) *Reasoning {
 	return nil
 }
 
-// Inside reports whether a rendered prompt ends in an open thought: its last opening marker stands behind its last closing one.
+// Inside reports whether a rendered prompt ends in a thought that it opened. What a message says is not looked at.
 func (r *Reasoning) Inside(prompt string) bool {
-	return r != nil && strings.LastIndex(prompt, r.Open) > strings.LastIndex(prompt, r.Close)
+	return r != nil && strings.HasSuffix(strings.TrimRight(prompt, " \t\r\n"), r.Open+strings.TrimSpace(r.Label))
 }
 
 type thoughtPart struct {

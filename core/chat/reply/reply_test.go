@@ -152,7 +152,7 @@ func TestPromptThatOpensAThoughtBeginsInside(t *testing.T) {
 	f := formats(t)["qwen"]
 	require.True(t, f.Reasoning.Inside("<|im_start|>assistant\n<think>\n"))
 	require.False(t, f.Reasoning.Inside("<think>\n\n</think>\n\n"))
-	require.False(t, f.Reasoning.Inside("<think>old</think> hi"))
+	require.False(t, f.Reasoning.Inside("user: what is <think>?\nassistant:"), "a message that names the marker opens nothing")
 	require.False(t, (*Reasoning)(nil).Inside("<think>"))
 	require.Equal(t, "<r:hm>ok", write(run(f, true, pieces(f, "hm\n</think>\n\nok"))))
 	g := formats(t)["gemma"]

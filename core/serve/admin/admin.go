@@ -16,16 +16,17 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/sdk/contract"
 )
 
 // Model is an open model as the command line uses one.
 type Model interface {
-	Prompt(messages []map[string]any, kwargs map[string]any) ([]int32, error)
+	Prompt(c chat.Conversation) (generate.Prompt, error)
 	Encode(text string, addSpecial bool) ([]int32, error)
 	HasTemplate() bool
-	Generate(ctx context.Context, ids []int32, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error)
+	Generate(ctx context.Context, p generate.Prompt, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error)
 	// Ready is nil when the model can generate.
 	Ready(ctx context.Context) error
 }
@@ -122,16 +123,15 @@ type hasResponse struct {
 
 // idsRequest asks for a conversation's ids, or a bare text's.
 type idsRequest struct {
-	Key      string           `json:"key"`
-	Messages []map[string]any `json:"messages,omitempty"`
-	Kwargs   map[string]any   `json:"kwargs,omitempty"`
-	Text     string           `json:"text,omitempty"`
-	Special  bool             `json:"special,omitempty"`
+	Key          string             `json:"key"`
+	Conversation *chat.Conversation `json:"conversation,omitempty"`
+	Text         string             `json:"text,omitempty"`
+	Special      bool               `json:"special,omitempty"`
 }
 
 type generateRequest struct {
 	Key      string            `json:"key"`
-	IDs      []int32           `json:"ids"`
+	Prompt   generate.Prompt   `json:"prompt"`
 	Settings generate.Settings `json:"settings"`
 }
 
@@ -171,13 +171,13 @@ func (a *api) ids(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	var ids []int32
-	if q.Messages != nil {
-		ids, err = m.Prompt(q.Messages, q.Kwargs)
+	var p generate.Prompt
+	if q.Conversation != nil {
+		p, err = m.Prompt(*q.Conversation)
 	} else {
-		ids, err = m.Encode(q.Text, q.Special)
+		p.IDs, err = m.Encode(q.Text, q.Special)
 	}
-	answer(w, ids, err)
+	answer(w, p, err)
 }
 
 func (a *api) generate(w http.ResponseWriter, r *http.Request) {
@@ -193,7 +193,7 @@ func (a *api) generate(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out, flush := json.NewEncoder(w), http.NewResponseController(w)
-	result, err := m.Generate(r.Context(), q.IDs, q.Settings, func(d generate.Delta) error {
+	result, err := m.Generate(r.Context(), q.Prompt, q.Settings, func(d generate.Delta) error {
 		if err := out.Encode(event{Delta: &d}); err != nil {
 			return contract.Errorf(contract.Cancelled, "client", "%w", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/sdk/contract"
 )
@@ -121,16 +122,18 @@ func (m *remote) Ready(ctx context.Context) error {
 	return m.c.call(ctx, http.MethodPost, pathHas, idsRequest{Key: m.key}, &hasResponse{})
 }
 
-func (m *remote) Prompt(messages []map[string]any, kwargs map[string]any) (ids []int32, err error) {
-	return ids, m.c.call(m.ctx, http.MethodPost, pathIDs, idsRequest{Key: m.key, Messages: messages, Kwargs: kwargs}, &ids)
+func (m *remote) Prompt(c chat.Conversation) (p generate.Prompt, err error) {
+	return p, m.c.call(m.ctx, http.MethodPost, pathIDs, idsRequest{Key: m.key, Conversation: &c}, &p)
 }
 
-func (m *remote) Encode(text string, addSpecial bool) (ids []int32, err error) {
-	return ids, m.c.call(m.ctx, http.MethodPost, pathIDs, idsRequest{Key: m.key, Text: text, Special: addSpecial}, &ids)
+func (m *remote) Encode(text string, addSpecial bool) ([]int32, error) {
+	var p generate.Prompt
+	err := m.c.call(m.ctx, http.MethodPost, pathIDs, idsRequest{Key: m.key, Text: text, Special: addSpecial}, &p)
+	return p.IDs, err
 }
 
-func (m *remote) Generate(ctx context.Context, ids []int32, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
-	r, err := m.c.send(ctx, http.MethodPost, pathGenerate, generateRequest{m.key, ids, request})
+func (m *remote) Generate(ctx context.Context, p generate.Prompt, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
+	r, err := m.c.send(ctx, http.MethodPost, pathGenerate, generateRequest{m.key, p, request})
 	if err != nil {
 		return generate.Result{}, err
 	}

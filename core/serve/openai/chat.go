@@ -27,11 +27,18 @@ func New(models Models) *API { return &API{models: models, now: time.Now} }
 // Register adds the endpoints to mux.
 func (a *API) Register(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/chat/completions", a.chat)
+	mux.HandleFunc("POST /v1/completions", a.complete)
+	mux.HandleFunc("POST /v1/responses", refuseResponses)
 	mux.HandleFunc("GET /v1/models", a.listModels)
 	mux.HandleFunc("GET /v1/models/{id...}", a.getModel)
 }
 
 func (a *API) chat(w http.ResponseWriter, r *http.Request) {
+	a.answer(w, r, "chatcmpl-", parseChat, chatShape{})
+}
+
+// answer serves one generating endpoint: read, find the model, make the prompts, run every choice.
+func (a *API) answer(w http.ResponseWriter, r *http.Request, prefix string, parse func([]byte) (*chatRequest, error), s shape) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		var tooLarge *http.MaxBytesError
@@ -42,7 +49,7 @@ func (a *API) chat(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, contract.Errorf(contract.InvalidArgument, "body", "%w", err))
 		return
 	}
-	q, err := parseChat(body)
+	q, err := parse(body)
 	if err != nil {
 		WriteError(w, err)
 		return
@@ -56,22 +63,27 @@ func (a *API) chat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	ids, err := model.Prompt(q.messages, q.kwargs)
+	prompts, err := s.prompts(model, q)
 	if err != nil {
 		WriteError(w, err)
 		return
 	}
-	id, err := newID()
+	id, err := newID(prefix)
 	if err != nil {
 		WriteError(w, err)
 		return
 	}
-	c := completion{id: id, created: a.now().Unix(), model: card.ID, logprobs: q.logprobs}
+	c := completion{id: id, created: a.now().Unix(), model: card.ID, logprobs: q.logprobs, shape: s}
 	if q.stream {
-		c.stream(w, r, model, ids, q)
+		c.stream(w, r, model, prompts, q)
 		return
 	}
-	c.answer(w, r, model, ids, q)
+	c.answer(w, r, model, prompts, q)
+}
+
+// refuseResponses says what to use instead, where clients try this endpoint first.
+func refuseResponses(w http.ResponseWriter, _ *http.Request) {
+	WriteError(w, contract.Errorf(contract.UnsupportedOption, "/v1/responses", "is not served yet").WithNext("use POST /v1/chat/completions or /v1/messages"))
 }
 
 func hasCard(cards []Card, id string) bool {
@@ -83,12 +95,12 @@ func hasCard(cards []Card, id string) bool {
 	return false
 }
 
-func newID() (string, error) {
+func newID(prefix string) (string, error) {
 	var b [12]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return "", contract.Errorf(contract.Internal, "completion id", "%w", err)
 	}
-	return "chatcmpl-" + hex.EncodeToString(b[:]), nil
+	return prefix + hex.EncodeToString(b[:]), nil
 }
 
 // completion is what every object of one response repeats.
@@ -97,36 +109,79 @@ type completion struct {
 	created  int64
 	model    string
 	logprobs bool
+	shape    shape
+}
+
+// shape is how one endpoint writes what the other writes too.
+type shape interface {
+	// object is the name of a whole response, or of a chunk.
+	object(chunk bool) string
+	prompts(m Model, q *chatRequest) ([]generate.Prompt, error)
+	// whole is a finished choice.
+	whole(c *choice, r generate.Result)
+	logprobs(tokens []generate.TokenLogprobs) any
+	// piece is a streamed one; first says that nothing of the choice was sent before.
+	piece(c *choice, d generate.Delta, calls int, first bool)
+	// last is the end of a streamed one.
+	last(c *choice, first bool)
 }
 
 type response struct {
-	ID                string               `json:"id"`
-	Object            string               `json:"object"`
-	Created           int64                `json:"created"`
-	Model             string               `json:"model"`
-	SystemFingerprint string               `json:"system_fingerprint,omitempty"`
-	Choices           []choice             `json:"choices"`
-	Usage             *usage               `json:"usage,omitempty"`
-	Clade             *generate.Provenance `json:"clade,omitempty"`
+	ID                string     `json:"id"`
+	Object            string     `json:"object"`
+	Created           int64      `json:"created"`
+	Model             string     `json:"model"`
+	SystemFingerprint string     `json:"system_fingerprint,omitempty"`
+	Choices           []choice   `json:"choices"`
+	Usage             *usage     `json:"usage,omitempty"`
+	Clade             *cladeInfo `json:"clade,omitempty"`
+}
+
+// cladeInfo says what made the response, and what had to be mended to read the model's calls.
+type cladeInfo struct {
+	generate.Provenance
+	// Repairs of tool calls, by the call's id.
+	Repairs map[string][]string `json:"tool_call_repairs,omitempty"`
 }
 
 type choice struct {
-	Index        int       `json:"index"`
-	Message      *message  `json:"message,omitempty"`
-	Delta        *delta    `json:"delta,omitempty"`
-	Logprobs     *logprobs `json:"logprobs"`
-	FinishReason *string   `json:"finish_reason"`
+	Index        int      `json:"index"`
+	Text         *string  `json:"text,omitempty"`
+	Message      *message `json:"message,omitempty"`
+	Delta        *delta   `json:"delta,omitempty"`
+	Logprobs     any      `json:"logprobs"`
+	FinishReason *string  `json:"finish_reason"`
 }
 
 type message struct {
-	Role    string  `json:"role"`
-	Content string  `json:"content"`
-	Refusal *string `json:"refusal"`
+	Role      string     `json:"role"`
+	Content   *string    `json:"content"`
+	Reasoning string     `json:"reasoning_content,omitempty"`
+	ToolCalls []toolCall `json:"tool_calls,omitempty"`
+	Refusal   *string    `json:"refusal"`
 }
 
 type delta struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role      string     `json:"role,omitempty"`
+	Content   *string    `json:"content,omitempty"`
+	Reasoning *string    `json:"reasoning_content,omitempty"`
+	ToolCalls []toolCall `json:"tool_calls,omitempty"`
+}
+
+type toolCall struct {
+	Index    *int   `json:"index,omitempty"`
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+func callOf(c generate.ToolCall, index *int) toolCall {
+	out := toolCall{Index: index, ID: c.ID, Type: "function"}
+	out.Function.Name, out.Function.Arguments = c.Name, c.Arguments
+	return out
 }
 
 type usage struct {
@@ -152,24 +207,28 @@ type tokenLogprob struct {
 	Top     []tokenLogprob `json:"top_logprobs,omitempty"`
 }
 
-func (c completion) answer(w http.ResponseWriter, r *http.Request, model Model, ids []int32, q *chatRequest) {
-	var all []generate.TokenLogprobs
-	result, err := model.Generate(r.Context(), ids, q.settings, func(d generate.Delta) error {
-		all = append(all, d.Logprobs...)
+func (c completion) answer(w http.ResponseWriter, r *http.Request, model Model, prompts []generate.Prompt, q *chatRequest) {
+	jobs := jobsOf(prompts, q)
+	tokens := make([][]generate.TokenLogprobs, len(jobs))
+	results, err := runAll(r.Context(), model, jobs, func(i int, d generate.Delta) error {
+		tokens[i] = append(tokens[i], d.Logprobs...)
 		return nil
 	})
 	if err != nil {
 		WriteError(w, err)
 		return
 	}
-	out := c.object("chat.completion", choice{
-		Message: &message{Role: "assistant", Content: result.Text}, FinishReason: &result.Finish,
-	})
-	if c.logprobs {
-		out.Choices[0].Logprobs = logprobsOf(all)
+	out := c.object(c.shape.object(false))
+	for i, result := range results {
+		ch := choice{Index: i, FinishReason: &result.Finish}
+		c.shape.whole(&ch, result)
+		if c.logprobs {
+			ch.Logprobs = c.shape.logprobs(tokens[i])
+		}
+		out.Choices = append(out.Choices, ch)
 	}
-	out.Usage, out.Clade = usageOf(result.Usage), &result.Provenance
-	out.SystemFingerprint = fingerprintOf(result.Provenance)
+	out.Usage, out.Clade = usageOf(results, int(q.n)), infoOf(results)
+	out.SystemFingerprint = fingerprintOf(results[0].Provenance)
 	writeJSON(w, http.StatusOK, out)
 }
 
@@ -180,11 +239,38 @@ func (c completion) object(kind string, choices ...choice) response {
 	return response{ID: c.id, Object: kind, Created: c.created, Model: c.model, Choices: choices}
 }
 
-func usageOf(u generate.Usage) *usage {
-	return &usage{
-		PromptTokens: u.PromptTokens, CompletionTokens: u.GeneratedTokens, TotalTokens: u.PromptTokens + u.GeneratedTokens,
-		PromptDetails: promptDetails{CachedTokens: u.CachedTokens},
+// usageOf sums up; the choices of one prompt share it.
+func usageOf(results []generate.Result, n int) *usage {
+	var out usage
+	for i, r := range results {
+		if i%n == 0 {
+			out.PromptTokens += r.Usage.PromptTokens
+			out.PromptDetails.CachedTokens += r.Usage.CachedTokens
+		}
+		out.CompletionTokens += r.Usage.GeneratedTokens
 	}
+	out.TotalTokens = out.PromptTokens + out.CompletionTokens
+	return &out
+}
+
+func infoOf(results []generate.Result) *cladeInfo {
+	out := &cladeInfo{Provenance: results[0].Provenance}
+	for i, r := range results {
+		if i > 0 {
+			out.Notes = append(out.Notes, r.Provenance.Notes...)
+			out.Resumed = out.Resumed || r.Provenance.Resumed
+		}
+		for _, c := range r.Calls {
+			if len(c.Repairs) == 0 {
+				continue
+			}
+			if out.Repairs == nil {
+				out.Repairs = map[string][]string{}
+			}
+			out.Repairs[c.ID] = c.Repairs
+		}
+	}
+	return out
 }
 
 // fingerprintOf names what the answer depends on beside the request.
@@ -192,7 +278,7 @@ func fingerprintOf(p generate.Provenance) string {
 	return strings.Join([]string{p.Plugin, p.PluginVersion, p.Device, p.DType, p.GraphEntry}, "/")
 }
 
-func logprobsOf(tokens []generate.TokenLogprobs) *logprobs {
+func (chatShape) logprobs(tokens []generate.TokenLogprobs) any {
 	out := &logprobs{Content: []tokenLogprob{}, Refusal: json.RawMessage("null")}
 	for _, t := range tokens {
 		item := oneLogprob(t.TokenLogprob)

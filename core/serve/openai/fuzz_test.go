@@ -37,7 +37,7 @@ func FuzzChatBody(f *testing.F) {
 				t.Fatalf("field %q was ignored", name)
 			}
 		}
-		for _, m := range q.messages {
+		for _, m := range q.conversation.Messages {
 			if _, ok := m["content"].(string); !ok || m["role"] == nil {
 				t.Fatalf("message without role or text: %v", m)
 			}

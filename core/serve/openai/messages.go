@@ -9,7 +9,7 @@ import (
 )
 
 // roles maps the API's roles to the ones templates know.
-var roles = map[string]string{"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+var roles = map[string]string{"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 func readMessages(q *chatRequest, name string, raw json.RawMessage) error {
 	var items []json.RawMessage
@@ -21,12 +21,13 @@ func readMessages(q *chatRequest, name string, raw json.RawMessage) error {
 		if err != nil {
 			return err
 		}
-		q.messages = append(q.messages, m)
+		q.conversation.Messages = append(q.conversation.Messages, m)
 	}
 	return nil
 }
 
-// readMessage accepts role, content and name; what assistant messages of OpenAI carry as null is accepted as null.
+// readMessage accepts role, content and name, an assistant's calls and reasoning, and the call that a tool answers; what assistant
+// messages of OpenAI carry as null is accepted as null.
 func readMessage(where string, raw json.RawMessage) (map[string]any, error) {
 	tree, err := object(where, raw)
 	if err != nil {
@@ -43,20 +44,37 @@ func readMessage(where string, raw json.RawMessage) (map[string]any, error) {
 			}
 			known, ok := roles[role]
 			if !ok {
-				return nil, badField(contract.UnsupportedOption, path, "%q is not one of system, developer, user, assistant", role)
+				return nil, badField(contract.UnsupportedOption, path, "%q is not one of system, developer, user, assistant, tool", role)
 			}
 			out["role"] = known
 		case "content":
+			if isNull(value) {
+				continue // an assistant's that only called tools; else missing
+			}
 			if out["content"], err = readContent(path, value); err != nil {
 				return nil, err
 			}
-		case "name":
+		case "name", "tool_call_id", "reasoning_content", "reasoning":
+			if key == "reasoning" {
+				key = "reasoning_content"
+			}
+			if isNull(value) {
+				continue
+			}
 			var text string
 			if err := json.Unmarshal(value, &text); err != nil {
 				return nil, badField(contract.InvalidArgument, path, "want a text")
 			}
-			out["name"] = text
-		case "refusal", "audio", "annotations", "tool_calls", "function_call":
+			out[key] = text
+		case "tool_calls":
+			calls, err := readCalls(path, value)
+			if err != nil {
+				return nil, err
+			}
+			if len(calls) > 0 {
+				out["tool_calls"] = calls
+			}
+		case "refusal", "audio", "annotations", "function_call":
 			if !isNull(value) && string(value) != "[]" {
 				return nil, badField(contract.UnsupportedOption, path, "is not supported")
 			}
@@ -67,10 +85,27 @@ func readMessage(where string, raw json.RawMessage) (map[string]any, error) {
 	if out["role"] == nil {
 		return nil, badField(contract.InvalidArgument, where+".role", "is missing")
 	}
-	if out["content"] == nil {
-		return nil, badField(contract.InvalidArgument, where+".content", "is missing")
+	return out, checkMessage(where, out)
+}
+
+// checkMessage holds what the fields of a message mean together.
+func checkMessage(where string, m map[string]any) error {
+	role := m["role"]
+	if m["content"] == nil {
+		if role != "assistant" || m["tool_calls"] == nil {
+			return badField(contract.InvalidArgument, where+".content", "is missing")
+		}
+		m["content"] = ""
 	}
-	return out, nil
+	for field, of := range map[string]string{"tool_calls": "assistant", "reasoning_content": "assistant", "tool_call_id": "tool"} {
+		if m[field] != nil && role != of {
+			return badField(contract.InvalidArgument, where+"."+field, "belongs to messages of the role %s", of)
+		}
+	}
+	if role == "tool" && m["tool_call_id"] == nil {
+		return badField(contract.InvalidArgument, where+".tool_call_id", "is missing")
+	}
+	return nil
 }
 
 // readContent joins text parts, as templates take one text.

@@ -4,15 +4,18 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
 )
 
 // Model is an open model as the API needs it.
 type Model interface {
 	// Prompt renders the conversation with the model's template and tokenizes it.
-	Prompt(messages []map[string]any, kwargs map[string]any) ([]int32, error)
+	Prompt(c chat.Conversation) (generate.Prompt, error)
+	// Encode tokenizes a bare text.
+	Encode(text string, addSpecial bool) ([]int32, error)
 	// Generate runs one request; emit is called from one goroutine, in order. An error of emit ends the request.
-	Generate(ctx context.Context, ids []int32, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error)
+	Generate(ctx context.Context, p generate.Prompt, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error)
 }
 
 // Models are the served models.

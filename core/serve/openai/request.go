@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/sdk/contract"
 )
@@ -17,11 +18,14 @@ import (
 // chatRequest is a body that was understood completely.
 type chatRequest struct {
 	model        string
-	messages     []map[string]any
-	kwargs       map[string]any
+	conversation chat.Conversation
+	prompt       []completionPrompt // of /v1/completions
 	stream       bool
 	includeUsage bool
 	settings     generate.Settings
+	n            uint32
+	choice       toolChoice
+	oneCall      bool // parallel_tool_calls: false
 
 	// maxCompletion is set when max_completion_tokens was, which beats max_tokens.
 	maxCompletion *uint32
@@ -54,12 +58,15 @@ var fields = map[string]field{
 	"logit_bias":            readLogitBias,
 	"logprobs":              into(func(q *chatRequest) *bool { return &q.logprobs }, "true or false"),
 	"top_logprobs":          pointer(func(q *chatRequest) **uint32 { return &q.topLogprobs }, "a whole number from 0 to 20"),
-	"chat_template_kwargs":  into(func(q *chatRequest) *map[string]any { return &q.kwargs }, "an object"),
+	"chat_template_kwargs":  into(func(q *chatRequest) *map[string]any { return &q.conversation.Kwargs }, "an object"),
+	"reasoning_effort":      into(func(q *chatRequest) *string { return &q.conversation.Effort }, "a text"),
+	"documents":             readDocuments,
+	"n":                     into(func(q *chatRequest) *uint32 { return &q.n }, "a whole number from 1"),
+	"tools":                 readTools,
+	"tool_choice":           readToolChoice,
+	"parallel_tool_calls":   readParallel,
 
-	"n":               only("more than one choice", "1"),
 	"response_format": readResponseFormat,
-	"tools":           only("tool calling", `[]`),
-	"tool_choice":     only("tool calling", `"none"`),
 	"modalities":      only("output other than text", `["text"]`),
 	"store":           only("storing completions", `false`),
 	"service_tier":    only("service tiers", `"auto"`, `"default"`),
@@ -72,33 +79,50 @@ var fields = map[string]field{
 
 // parseChat reads a body; every error names the field.
 func parseChat(body []byte) (*chatRequest, error) {
-	if !utf8.Valid(body) { // the decoder would put other characters in its place
-		return nil, badField(contract.InvalidArgument, "body", "is not UTF-8 text")
-	}
-	tree, err := object("body", body)
+	q, tree, err := parse(body, fields)
 	if err != nil {
 		return nil, err
 	}
-	q := &chatRequest{}
-	for _, name := range sortedKeys(tree) {
-		read, ok := fields[name]
-		switch {
-		case !ok:
-			return nil, badField(contract.UnsupportedOption, name, "unknown or unsupported field")
-		case isNull(tree[name]):
-			continue
-		}
-		if err := read(q, name, tree[name]); err != nil {
-			return nil, err
-		}
+	if len(q.conversation.Messages) == 0 {
+		return nil, badField(contract.InvalidArgument, "messages", "want at least one message")
+	}
+	if err := q.finishTools(); err != nil {
+		return nil, err
 	}
 	return q, q.finish(tree)
 }
 
+func parse(body []byte, fields map[string]field) (*chatRequest, map[string]json.RawMessage, error) {
+	if !utf8.Valid(body) { // the decoder would put other characters in its place
+		return nil, nil, badField(contract.InvalidArgument, "body", "is not UTF-8 text")
+	}
+	tree, err := object("body", body)
+	if err != nil {
+		return nil, nil, err
+	}
+	q := &chatRequest{n: 1}
+	for _, name := range sortedKeys(tree) {
+		read, ok := fields[name]
+		switch {
+		case !ok:
+			return nil, nil, badField(contract.UnsupportedOption, name, "unknown or unsupported field")
+		case isNull(tree[name]):
+			continue
+		}
+		if err := read(q, name, tree[name]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return q, tree, nil
+}
+
+// maxChoices bounds n.
+const maxChoices = 16
+
 // finish checks what fields mean together.
 func (q *chatRequest) finish(tree map[string]json.RawMessage) error {
-	if len(q.messages) == 0 {
-		return badField(contract.InvalidArgument, "messages", "want at least one message")
+	if q.n < 1 || q.n > maxChoices {
+		return badField(contract.InvalidArgument, "n", "is %d; want 1 to %d", q.n, maxChoices)
 	}
 	if _, ok := tree["stream_options"]; ok && !isNull(tree["stream_options"]) && !q.stream {
 		return badField(contract.InvalidArgument, "stream_options", "needs stream: true")

@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/sdk/contract"
@@ -13,6 +14,7 @@ type sse struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	begun   bool
+	sent    time.Time
 }
 
 func (s *sse) send(v any) error {
@@ -31,7 +33,20 @@ func (s *sse) raw(data []byte) error {
 		s.w.Header().Set("X-Accel-Buffering", "no")
 		s.w.WriteHeader(http.StatusOK)
 	}
-	for _, part := range [][]byte{[]byte("data: "), data, []byte("\n\n")} {
+	return s.write([]byte("data: "), data, []byte("\n\n"))
+}
+
+// ping sends a comment when nothing was sent for long, so that nobody on the way takes the stream for dead.
+func (s *sse) ping() error {
+	if !s.begun || time.Since(s.sent) < pingEvery {
+		return nil
+	}
+	return s.write([]byte(": generating\n\n"))
+}
+
+func (s *sse) write(parts ...[]byte) error {
+	s.sent = time.Now()
+	for _, part := range parts {
 		if _, err := s.w.Write(part); err != nil {
 			return contract.Errorf(contract.Cancelled, "stream", "the client went away: %w", err)
 		}
@@ -58,7 +73,10 @@ type chunkWithUsage struct {
 	Usage *usage `json:"usage"`
 }
 
-func (c completion) stream(w http.ResponseWriter, r *http.Request, model Model, ids []int32, q *chatRequest) {
+// pingEvery is how long a stream stays silent while something is generated that is not sent yet, such as a long call.
+const pingEvery = 10 * time.Second
+
+func (c completion) stream(w http.ResponseWriter, r *http.Request, model Model, prompts []generate.Prompt, q *chatRequest) {
 	out := &sse{w: w, control: http.NewResponseController(w)}
 	send := func(chunk response) error {
 		if q.includeUsage {
@@ -66,45 +84,46 @@ func (c completion) stream(w http.ResponseWriter, r *http.Request, model Model, 
 		}
 		return out.send(chunk)
 	}
-	first := true
-	result, err := model.Generate(r.Context(), ids, q.settings, func(d generate.Delta) error {
-		if first {
-			first = false
-			if err := send(c.object("chat.completion.chunk", choice{Delta: &delta{Role: "assistant", Content: new(string)}})); err != nil {
-				return err
-			}
+	jobs := jobsOf(prompts, q)
+	begun, calls := make([]bool, len(jobs)), make([]int, len(jobs))
+	results, err := runAll(r.Context(), model, jobs, func(i int, d generate.Delta) error {
+		nothing := d.Text == "" && d.Reasoning == "" && len(d.Calls) == 0 && (!c.logprobs || len(d.Logprobs) == 0)
+		if nothing && begun[i] {
+			return out.ping()
 		}
-		if d.Text == "" && !c.logprobs {
-			return nil
-		}
-		ch := choice{Delta: &delta{Content: &d.Text}}
+		ch := choice{Index: i}
+		c.shape.piece(&ch, d, calls[i], !begun[i])
 		if c.logprobs {
-			ch.Logprobs = logprobsOf(d.Logprobs)
+			ch.Logprobs = c.shape.logprobs(d.Logprobs)
 		}
-		return send(c.object("chat.completion.chunk", ch))
+		begun[i] = true
+		calls[i] += len(d.Calls)
+		return send(c.object(c.shape.object(true), ch))
 	})
-	if err != nil {
-		out.fail(err)
-		return
+	if err == nil {
+		err = c.end(send, out, begun, q, results)
 	}
-	if err := c.end(send, out, first, q.includeUsage, result); err != nil {
+	if err != nil {
 		out.fail(err)
 	}
 }
 
-// end sends the finishing chunk, the usage chunk if asked for, and [DONE].
-func (c completion) end(send func(response) error, out *sse, empty, withUsage bool, result generate.Result) error {
-	last := c.object("chat.completion.chunk", choice{Delta: &delta{}, FinishReason: &result.Finish})
-	if empty {
-		last.Choices[0].Delta = &delta{Role: "assistant", Content: new(string)}
+// end sends the finishing chunks, the usage chunk if asked for, and [DONE].
+func (c completion) end(send func(response) error, out *sse, begun []bool, q *chatRequest, results []generate.Result) error {
+	for i, result := range results {
+		ch := choice{Index: i, FinishReason: &result.Finish}
+		c.shape.last(&ch, !begun[i])
+		last := c.object(c.shape.object(true), ch)
+		if i == len(results)-1 {
+			last.Clade, last.SystemFingerprint = infoOf(results), fingerprintOf(results[0].Provenance)
+		}
+		if err := send(last); err != nil {
+			return err
+		}
 	}
-	last.Clade, last.SystemFingerprint = &result.Provenance, fingerprintOf(result.Provenance)
-	if err := send(last); err != nil {
-		return err
-	}
-	if withUsage {
-		total := c.object("chat.completion.chunk")
-		total.Usage = usageOf(result.Usage)
+	if q.includeUsage {
+		total := c.object(c.shape.object(true))
+		total.Usage = usageOf(results, int(q.n))
 		if err := send(total); err != nil {
 			return err
 		}
