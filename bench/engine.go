@@ -121,7 +121,7 @@ func openClade(ctx context.Context, root, model string, threads uint32) (*cladeE
 func (c *cladeEngine) run(ctx context.Context, ids []int32, n uint32) (first, total time.Duration, out []int32, err error) {
 	zero, past := 0.0, true
 	start := time.Now()
-	r, err := c.model.Generate(ctx, ids, generate.Settings{MaxTokens: &n, Temperature: &zero, IgnoreEOS: &past}, func(generate.Delta) error {
+	r, err := c.model.Generate(ctx, generate.Prompt{IDs: ids}, generate.Settings{MaxTokens: &n, Temperature: &zero, IgnoreEOS: &past}, func(generate.Delta) error {
 		if first == 0 {
 			first = time.Since(start)
 		}
