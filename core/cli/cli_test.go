@@ -44,9 +44,6 @@ func TestLaterVerbsNameTheirVersion(t *testing.T) {
 	for _, l := range later {
 		verbs = append(verbs, []string{l.use, "x", "--any-flag"})
 	}
-	for _, l := range laterPlugin {
-		verbs = append(verbs, []string{"plugin", l.use, "x"})
-	}
 	for _, v := range verbs {
 		code, out, errs := run(t, "", v...)
 		require.Equal(t, 2, code, v)

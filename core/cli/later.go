@@ -15,11 +15,6 @@ var later = []struct{ use, short string }{
 	{"convert", "Convert or quantize a model"},
 }
 
-// laterPlugin are the plugin verbs of the same kind.
-var laterPlugin = []struct{ use, short string }{
-	{"new", "Begin a third-party family"},
-}
-
 func laterCommands() []*cobra.Command {
 	var out []*cobra.Command
 	for _, l := range later {

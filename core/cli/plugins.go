@@ -118,11 +118,8 @@ func (a *app) pluginCommand() *cobra.Command {
 	cmd.AddCommand(
 		a.pluginListCommand(), a.pluginSearchCommand(), a.pluginInstallCommand(), a.pluginUpdateCommand(), a.pluginRemoveCommand(), a.pluginDescribeCommand(),
 		a.pluginVerifyCommand(), a.pluginTrustCommand(), a.pluginBundleCommand(), a.pluginPublishCommand(), a.pluginSealCommand(),
-		a.pluginCheckCommand(),
+		a.pluginCheckCommand(), a.pluginNewCommand(),
 	)
-	for _, l := range laterPlugin {
-		cmd.AddCommand(laterCommand(l.use, l.short))
-	}
 	return cmd
 }
 

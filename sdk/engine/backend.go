@@ -27,17 +27,26 @@ type Backend struct {
 	library *kernels.Tested // nil where the runtime has none that fits
 	// kernels is replaced once a runtime is loaded, while Describe may read it.
 	kernels atomic.Pointer[kernels.Registry]
+	own     atomic.Pointer[kernels.Registry] // of the plugin's own library
+	ownLib  *kernels.OwnLibrary              // nil where it cannot be used
 }
 
 // NewBackend makes the family's Backend.
 func NewBackend(f Family) *Backend {
 	b := &Backend{family: f}
 	b.kernels.Store(&f.Kernels)
+	own := kernels.NewRegistry()
+	if f.Own != nil {
+		own = f.Own.Registry()
+	}
+	b.own.Store(&own)
 	return b
 }
 
 // Kernels reports the kernels and what the loaded runtime makes of them.
-func (b *Backend) Kernels() []*cladev1.Kernel { return b.kernels.Load().Describe() }
+func (b *Backend) Kernels() []*cladev1.Kernel {
+	return append(b.kernels.Load().Describe(), b.own.Load().Describe()...)
+}
 
 // LoadRuntime opens MLX.
 func (b *Backend) LoadRuntime(dir string) (*cladev1.Runtime, []*cladev1.Device, error) {
@@ -53,6 +62,7 @@ func (b *Backend) LoadRuntime(dir string) (*cladev1.Runtime, []*cladev1.Device, 
 		loaded, b.library = loaded.With(library), library
 	}
 	b.kernels.Store(&loaded)
+	b.loadOwn()
 	info := r.Info()
 	var devices []*cladev1.Device
 	for _, d := range info.Devices {
@@ -197,6 +207,7 @@ func (d *draft) load(ctx context.Context, worker *mlx.Worker, report func(*clade
 			return err
 		}
 		model = d.Build(s, tensors, d.dtype)
+		d.giveOwn(model)
 		if err := s.Err(); err != nil {
 			model.Close()
 			return fmt.Errorf("build the graph: %w", err)

@@ -19,6 +19,8 @@ type Family struct {
 	// Tables lists, for each family graph id of the manifest, the graphs that can run it. The last one is generic.
 	Tables  []Table
 	Kernels kernels.Registry
+	// Own is the plugin's own library of kernels, which graphs name beside the runtime's; nil: it brings none.
+	Own *kernels.Own
 	// Manifest holds the records by which configs of auxiliary models are read; nil where none can go with a model.
 	Manifest *family.Manifest
 }

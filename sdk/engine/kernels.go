@@ -45,6 +45,7 @@ func (d *draft) chooseKernels(b *Backend) {
 	if native {
 		d.library = b.library.Kernels
 	}
+	d.chooseOwn(b, names)
 }
 
 // checkKernels refuses a fallback where the composition asks for it.

@@ -26,8 +26,9 @@ type draft struct {
 	graph       Graph
 	graphReason string
 	kernels     []*cladev1.KernelChoice
-	library     *mlx.Kernels // nil: stock operations
-	beside      []beside     // what goes with it
+	library     *mlx.Kernels              // nil: stock operations
+	own         map[string]*mlx.Operation // of the plugin's own library, that run
+	beside      []beside                  // what goes with it
 }
 
 // target is what the weights are loaded for.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/plugintest/tiny"
 )
 
 // Shape is a model's config; zero values are the defaults.
@@ -24,8 +25,8 @@ type Shape struct {
 }
 
 const (
-	bytesVocab = 258
-	endID      = 256
+	bytesVocab = tiny.ByteVocab
+	endID      = tiny.ByteEnd
 	// weightCount words are the weights: 256 KiB.
 	weightCount = 1 << 16
 	weightName  = "state.weight"
@@ -56,7 +57,7 @@ func WriteModel(dir string, s Shape) error {
 		return err
 	}
 	if s.Vocab == bytesVocab {
-		if err := writeJSON(filepath.Join(dir, "tokenizer.json"), tokenizerFile()); err != nil {
+		if err := tiny.WriteByteTokenizer(dir); err != nil {
 			return err
 		}
 	}
@@ -76,32 +77,4 @@ func writeJSON(path string, v any) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return os.WriteFile(path, data, 0o644)
-}
-
-// tokenizerFile is a byte-level tokenizer.json without merges: the id of a byte is the byte.
-func tokenizerFile() map[string]any {
-	vocab := map[string]int{"<end>": endID, "<pad>": endID + 1}
-	next := rune(256)
-	for b := range 256 {
-		r := rune(b)
-		if b <= ' ' || b >= 0x7f && b <= 0xa0 || b == 0xad {
-			r = next // the alphabet of GPT-2: bytes that do not print stand at 256 and up
-			next++
-		}
-		vocab[string(r)] = b
-	}
-	added := func(id int, text string) map[string]any {
-		return map[string]any{
-			"id": id, "content": text, "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
-		}
-	}
-	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}
-	return map[string]any{
-		"version": "1.0", "truncation": nil, "padding": nil, "normalizer": nil, "post_processor": nil,
-		"added_tokens": []any{added(endID, "<end>"), added(endID+1, "<pad>")}, "pre_tokenizer": level, "decoder": level,
-		"model": map[string]any{
-			"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
-			"fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []any{},
-		},
-	}
 }
