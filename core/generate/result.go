@@ -53,10 +53,12 @@ type TokenLogprobs struct {
 	Top []TokenLogprob
 }
 
-// TokenLogprob is one token. Text holds U+FFFD where the token is only part of a character.
+// TokenLogprob is one token. Text holds U+FFFD where the token is only part of a character; Bytes are what it adds to a text,
+// nil for a model without text.
 type TokenLogprob struct {
 	ID      int32
 	Text    string
+	Bytes   []byte
 	Logprob float32
 }
 

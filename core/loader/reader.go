@@ -199,6 +199,7 @@ func (r *reader) logprob(id int32, value float32) generate.TokenLogprob {
 	out := generate.TokenLogprob{ID: id, Logprob: value}
 	if r.tokenizer != nil {
 		out.Text = r.tokenizer.Decode([]int32{id}, false)
+		out.Bytes = r.tokenizer.TokenBytes(id)
 	}
 	return out
 }

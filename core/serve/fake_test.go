@@ -144,8 +144,8 @@ func (f *fakeEngine) Generate(ctx context.Context, p generate.Prompt, s generate
 		d := generate.Delta{Text: w, IDs: []int32{int32(i)}}
 		if s.Logprobs != nil {
 			d.Logprobs = []generate.TokenLogprobs{{
-				TokenLogprob: generate.TokenLogprob{ID: int32(i), Text: w, Logprob: -0.5},
-				Top:          []generate.TokenLogprob{{ID: int32(i), Text: w, Logprob: -0.5}},
+				TokenLogprob: generate.TokenLogprob{ID: int32(i), Text: w, Bytes: []byte(w), Logprob: -0.5},
+				Top:          []generate.TokenLogprob{{ID: int32(i), Text: w, Bytes: []byte(w), Logprob: -0.5}},
 			}}
 		}
 		if err := emit(d); err != nil {

@@ -69,6 +69,15 @@ func ggufVocab(m *artifact.GGUFMetadata) (GGUFVocab, error) {
 		MASK:   r.id("mask_token_id"),
 		AddBOS: r.flag("add_bos_token"),
 		AddEOS: r.flag("add_eos_token"),
+
+		AddSpacePrefix:    r.flag("add_space_prefix"),
+		RemoveExtraSpaces: r.flag("remove_extra_whitespaces"),
+	}
+	if r.has("scores") && (v.Model == "llama" || v.Model == "t5") {
+		v.Scores = r.floats("scores")
+	}
+	if r.has("precompiled_charsmap") && v.Model == "t5" {
+		v.Charsmap = r.bytes("precompiled_charsmap")
 	}
 	if r.has("token_type") {
 		var ok bool
@@ -124,6 +133,29 @@ func (r *metaReader) id(key string) int64 {
 		return -1
 	}
 	return n
+}
+
+func (r *metaReader) floats(key string) []float64 {
+	f, ok := r.m.Floats("tokenizer.ggml." + key)
+	if ints, whole := r.m.Ints("tokenizer.ggml." + key); !ok && whole {
+		for _, n := range ints {
+			f = append(f, float64(n))
+		}
+		return f
+	}
+	r.check(key, ok)
+	return f
+}
+
+// bytes reads an array of 8-bit numbers, signed or not.
+func (r *metaReader) bytes(key string) []byte {
+	ints, ok := r.m.Ints("tokenizer.ggml." + key)
+	r.check(key, ok)
+	b := make([]byte, len(ints))
+	for i, n := range ints {
+		b[i] = byte(n)
+	}
+	return b
 }
 
 func (r *metaReader) flag(key string) *bool {

@@ -16,6 +16,7 @@ type bpe struct {
 	fuseUnk      bool
 	byteFallback bool
 	ignoreMerges bool
+	wholeLines   bool       // ignoreMerges for words that begin with a line end
 	fallback     [256]int32 // ids of <0x00>..<0xFF>, -1 where absent; read only with byteFallback
 
 	// byteLevel says that words arrive as raw bytes and that the vocabulary is spelled with byteRunes.
@@ -40,7 +41,7 @@ func byteToken(b byte) string {
 }
 
 func (m *bpe) encode(dst []int32, w *work, word string) ([]int32, error) {
-	if m.ignoreMerges {
+	if m.ignoreMerges || m.wholeLines && word[0] == '\n' {
 		if id, ok := m.whole(w, word); ok {
 			return append(dst, id), nil
 		}

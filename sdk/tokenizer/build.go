@@ -81,7 +81,7 @@ func (b *builder) configTokens(cfg *config) error {
 // finish closes the Tokenizer.
 func (b *builder) finish(cfg *config) (*Tokenizer, error) {
 	t := &Tokenizer{
-		vocab: b.vocab, model: b.model, cache: newWordCache(), normalizer: b.normalizer, decoder: b.decoder, prefix: b.prefix, suffix: b.suffix,
+		vocab: b.vocab, model: b.model, cache: newWordCache(), normalizer: b.normalizer, decoder: b.decoder, inText: textStages(b.decoder), prefix: b.prefix, suffix: b.suffix,
 		added: b.added, addedIDs: make(map[string]int32, len(b.added)), special: map[int32]bool{},
 		raw: newTrie(), normalized: newTrie(), bos: -1,
 	}

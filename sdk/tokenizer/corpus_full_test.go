@@ -19,15 +19,21 @@ func TestTwentyThousandRandomTextsEqualHuggingFace(t *testing.T) {
 	files, err := filepath.Glob("testdata/tokenizers/*.json")
 	require.NoError(t, err)
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { equalCorpus(t, file, 20_000) })
+		t.Run(filepath.Base(file), func(t *testing.T) { equalCorpus(t, fromFile(t, file), file, 20_000, true) })
 	}
 }
 
-func equalCorpus(t *testing.T, file string, count int) {
+func fromFile(t *testing.T, file string) *Tokenizer {
+	t.Helper()
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	tok, err := FromJSON(data, nil)
 	require.NoError(t, err)
+	return tok
+}
+
+// equalCorpus compares tok with what `tokenizers` makes of file. The ids around a text are compared where ends says so.
+func equalCorpus(t *testing.T, tok *Tokenizer, file string, count int, ends bool) {
 	c := readCorpus(t)
 	cmd := exec.Command(oraclePython(), "testdata/corpus.py", file, strconv.Itoa(count))
 	cmd.Stderr = os.Stderr
@@ -49,6 +55,9 @@ func equalCorpus(t *testing.T, file string, count int) {
 		require.NoError(t, err)
 		special, err := tok.Encode(text, true)
 		require.NoError(t, err)
+		if !ends {
+			special = want.Special
+		}
 		same := true
 		for _, pair := range [][2]any{
 			{tokens(tok, want.IDs), tokens(tok, got)},

@@ -3,62 +3,68 @@ package tokenizer
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/clademl/clade/sdk/contract"
 )
 
 // GGUFVocab is what GGUF metadata (tokenizer.ggml.*) says of a tokenizer. Ids are -1 where the file names none.
 type GGUFVocab struct {
-	Model  string // tokenizer.ggml.model; "gpt2" is byte-level BPE
-	Pre    string // tokenizer.ggml.pre names the split pattern
-	Tokens []string
-	Types  []int64 // one of the tokenType constants each
-	Merges []string
+	Model    string // tokenizer.ggml.model: gpt2, gemma4 (BPE), llama (SentencePiece's BPE), bert (WordPiece), t5 (Unigram)
+	Pre      string // tokenizer.ggml.pre names the split pattern of BPE
+	Tokens   []string
+	Types    []int64   // one of the type constants each
+	Scores   []float64 // of llama and t5
+	Merges   []string  // of BPE
+	Charsmap []byte    // of t5: SentencePiece's table of replacements
 
 	BOS, EOS, EOT, EOM, UNK, PAD, SEP, MASK int64
 
-	AddBOS, AddEOS *bool // nil: what the pre-tokenizer's models do
+	AddBOS, AddEOS                    *bool // nil: what the model or the pre-tokenizer's models do
+	AddSpacePrefix, RemoveExtraSpaces *bool
 
 	ChatTemplate *string
 }
 
 // Token types of GGUF.
 const (
+	typeNormal      = 1
 	typeUnknown     = 2
 	typeControl     = 3
 	typeUserDefined = 4
+	typeUnused      = 5
+	typeByte        = 6
 )
 
 const ggufSubject = "GGUF metadata"
 
 func ggufKey(key string) string { return ggufSubject + ": tokenizer.ggml." + key }
 
-// FromGGUF builds a Tokenizer from GGUF metadata. The split pattern and the normalizer are those of the models that the
+// FromGGUF builds a Tokenizer from GGUF metadata. The split pattern and the normalizer of BPE are those of the models that the
 // pre-tokenizer's name stands for; a name that is not known is refused.
 func FromGGUF(v GGUFVocab) (*Tokenizer, error) {
-	if v.Model != "gpt2" {
-		return nil, unsupported(ggufKey("model"), "the tokenizer model %q is not implemented; gpt2 is", v.Model)
+	b := &builder{}
+	var ends modelEnds
+	var err error
+	switch v.Model {
+	case "gpt2", "gemma4":
+		ends, err = v.bpe(b)
+	case "llama":
+		ends, err = modelEnds{bos: true}, v.spm(b)
+	case "bert":
+		ends, err = modelEnds{bos: true, sep: true}, v.wpm(b)
+	case "t5":
+		ends, err = modelEnds{eos: true}, v.ugm(b)
+	default:
+		return nil, unsupported(ggufKey("model"), "the tokenizer model %q is not implemented; gpt2, gemma4, llama, bert and t5 are", v.Model)
 	}
-	pre, ok := preTokenizers[v.Pre]
-	if !ok {
-		return nil, contract.Errorf(contract.UnsupportedModel, ggufKey("pre"),
-			"the pre-tokenizer %q is not known", v.Pre).WithNext("convert the model from its safetensors files, which carry tokenizer.json")
-	}
-	m, err := v.model(pre)
 	if err != nil {
-		return nil, err
-	}
-	b := &builder{vocab: m.vocab, model: m, decoder: []stageMaker{func() stage { return &joinBytes{} }}}
-	if pre.nfc {
-		b.normalizer = unicodeForms["NFC"]
-	}
-	if b.steps, err = pre.steps(); err != nil {
 		return nil, err
 	}
 	if err := v.addedTokens(b); err != nil {
 		return nil, err
 	}
-	cfg, err := v.config(b, pre)
+	cfg, err := v.config(b, ends)
 	if err != nil {
 		return nil, err
 	}
@@ -70,36 +76,54 @@ func FromGGUF(v GGUFVocab) (*Tokenizer, error) {
 	return t, nil
 }
 
-func (v *GGUFVocab) model(pre preTokenizer) (*bpe, error) {
-	if len(v.Tokens) == 0 || len(v.Tokens) > maxVocab {
-		return nil, corrupt(ggufKey("tokens"), "has %d tokens, want 1 to %d", len(v.Tokens), maxVocab)
+// modelEnds is what goes around a text unless the file says otherwise.
+type modelEnds struct{ bos, eos, sep bool }
+
+// bpe builds byte-level BPE and the kinds that spell a space ▁.
+func (v *GGUFVocab) bpe(b *builder) (modelEnds, error) {
+	name := v.Pre
+	if v.Model == "gemma4" {
+		name = "gemma4"
 	}
-	if len(v.Types) != 0 && len(v.Types) != len(v.Tokens) {
-		return nil, corrupt(ggufKey("token_type"), "has %d entries for %d tokens", len(v.Types), len(v.Tokens))
+	pre, ok := preTokenizers[name]
+	if !ok {
+		return modelEnds{}, contract.Errorf(contract.UnsupportedModel, ggufKey("pre"),
+			"the pre-tokenizer %q is not known", v.Pre).WithNext("convert the model from its safetensors files, which carry tokenizer.json")
 	}
+	voc, err := v.vocabulary()
+	if err != nil {
+		return modelEnds{}, err
+	}
+	m := &bpe{vocab: voc, unk: -1, ignoreMerges: pre.ignoreMerges}
+	if err := v.readMerges(m); err != nil {
+		return modelEnds{}, err
+	}
+	b.vocab, b.model = voc, m
+	if pre.nfc {
+		b.normalizer = unicodeForms["NFC"]
+	}
+	b.decoder = []stageMaker{func() stage { return &joinBytes{} }}
+	if pre.plain {
+		m.byteFallback, m.wholeLines = true, true
+		b.normalizer = replace{find: literal(" "), content: spmSpace}
+		b.decoder = sentencePieceDecoder(false)
+	}
+	b.steps, err = pre.steps()
+	return modelEnds{bos: pre.addBOS}, err
+}
+
+func (v *GGUFVocab) readMerges(m *bpe) error {
 	if len(v.Merges) > maxMerges {
-		return nil, corrupt(ggufKey("merges"), "has %d merges, more than the limit of %d", len(v.Merges), maxMerges)
-	}
-	m := &bpe{unk: -1, ignoreMerges: pre.ignoreMerges, vocab: newVocab(len(v.Tokens))}
-	for id, token := range v.Tokens {
-		if token = validText(token); token == "" {
-			continue // converters write "" for an id without a token
-		}
-		if err := m.set(fmt.Sprintf("%s[%d]", ggufKey("tokens"), id), token, int64(id)); err != nil {
-			return nil, err
-		}
-	}
-	if len(m.tokens) < len(v.Tokens) {
-		m.tokens = append(m.tokens, make([]string, len(v.Tokens)-len(m.tokens))...)
+		return corrupt(ggufKey("merges"), "has %d merges, more than the limit of %d", len(v.Merges), maxMerges)
 	}
 	pairs := make([][2]string, len(v.Merges))
 	for i, line := range v.Merges {
 		var err error
 		if pairs[i], err = splitMerge(line); err != nil {
-			return nil, corrupt(fmt.Sprintf("%s[%d]", ggufKey("merges"), i), "%w", err)
+			return corrupt(fmt.Sprintf("%s[%d]", ggufKey("merges"), i), "%w", err)
 		}
 	}
-	return m, m.setMerges(pairs, ggufKey("merges"))
+	return m.setMerges(pairs, ggufKey("merges"))
 }
 
 // addedTokens makes control and unknown tokens special added tokens, user-defined ones plain added tokens.
@@ -117,7 +141,7 @@ func (v *GGUFVocab) addedTokens(b *builder) error {
 }
 
 // config resolves the named ids and what goes around a text.
-func (v *GGUFVocab) config(b *builder, pre preTokenizer) (*config, error) {
+func (v *GGUFVocab) config(b *builder, ends modelEnds) (*config, error) {
 	cfg := &config{specials: map[string]string{}}
 	for _, n := range []struct {
 		key, name string
@@ -146,17 +170,24 @@ func (v *GGUFVocab) config(b *builder, pre preTokenizer) (*config, error) {
 			cfg.eosIDs = append(cfg.eosIDs, int32(n.id))
 		}
 	}
-	if choose(v.AddBOS, pre.addBOS) {
-		if v.BOS < 0 {
-			return nil, corrupt(ggufKey("add_bos_token"), "a begin token is to be added, but bos_token_id is not there")
+	for _, end := range []struct {
+		add     bool
+		flag    string
+		key     string
+		id      int64
+		outside *[]int32
+	}{
+		{choose(v.AddBOS, ends.bos), "add_bos_token", "bos_token_id", v.BOS, &b.prefix},
+		{choose(v.AddEOS, ends.eos), "add_eos_token", "eos_token_id", v.EOS, &b.suffix},
+		{ends.sep, "model", "seperator_token_id", v.SEP, &b.suffix},
+	} {
+		if !end.add {
+			continue
 		}
-		b.prefix = []int32{int32(v.BOS)}
-	}
-	if choose(v.AddEOS, false) {
-		if v.EOS < 0 {
-			return nil, corrupt(ggufKey("add_eos_token"), "an end token is to be added, but eos_token_id is not there")
+		if end.id < 0 {
+			return nil, corrupt(ggufKey(end.flag), "asks for the token of %s, which is not there", end.key)
 		}
-		b.suffix = []int32{int32(v.EOS)}
+		*end.outside = append(*end.outside, int32(end.id))
 	}
 	if v.ChatTemplate != nil {
 		cfg.chatTemplate, cfg.hasTemplate = *v.ChatTemplate, true
@@ -188,7 +219,10 @@ func (v *GGUFVocab) digest() string {
 	for _, id := range []int64{v.BOS, v.EOS, v.EOT, v.EOM, v.UNK, v.PAD, v.SEP, v.MASK} {
 		facts = binary.AppendVarint(facts, id)
 	}
-	for _, flag := range []*bool{v.AddBOS, v.AddEOS} {
+	for _, score := range v.Scores {
+		facts = binary.LittleEndian.AppendUint64(facts, math.Float64bits(score))
+	}
+	for _, flag := range []*bool{v.AddBOS, v.AddEOS, v.AddSpacePrefix, v.RemoveExtraSpaces} {
 		switch {
 		case flag == nil:
 			facts = append(facts, 2)
@@ -202,5 +236,5 @@ func (v *GGUFVocab) digest() string {
 	if v.ChatTemplate != nil {
 		template = *v.ChatTemplate
 	}
-	return digest("gguf", []byte(v.Model), []byte(v.Pre), list(v.Tokens), kinds, list(v.Merges), facts, []byte(template))
+	return digest("gguf", []byte(v.Model), []byte(v.Pre), list(v.Tokens), kinds, list(v.Merges), facts, v.Charsmap, []byte(template))
 }

@@ -168,3 +168,31 @@ func (n fixedLength) pieces(s string, first bool, yield yield) error {
 	}
 	return yield(s[start:], first && start == 0)
 }
+
+// digitGroups sets numbers apart and cuts them into threes from the right, the first group being what is left.
+type digitGroups struct{}
+
+func (digitGroups) pieces(s string, first bool, yield yield) error {
+	t := classes()
+	for i := 0; i < len(s); {
+		c, n := t.at(s, i)
+		if c&number == 0 {
+			end := runNot(t, s, i+n, number)
+			if err := yield(s[i:end], first && i == 0); err != nil {
+				return err
+			}
+			i = end
+			continue
+		}
+		stop := run(t, s, i, number)
+		for left := utf8.RuneCountInString(s[i:stop]); left > 0; {
+			size := (left-1)%3 + 1
+			end := digits(t, s, i, size)
+			if err := yield(s[i:end], first && i == 0); err != nil {
+				return err
+			}
+			i, left = end, left-size
+		}
+	}
+	return nil
+}

@@ -21,6 +21,7 @@ type Tokenizer struct {
 
 	prefix, suffix []int32 // what the post-processor puts around a text
 	decoder        []stageMaker
+	inText         []inText
 
 	digest       string
 	specials     map[string]string // bos_token and so on -> text

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/sdk/contract"
@@ -291,14 +290,14 @@ func (chatShape) logprobs(tokens []generate.TokenLogprobs) any {
 	return out
 }
 
-// oneLogprob gives a token's bytes, or null where its text is only part of a character and the bytes are not known.
+// oneLogprob gives a token's bytes even where they are only part of a character; null only for an id without a token.
 func oneLogprob(t generate.TokenLogprob) tokenLogprob {
 	out := tokenLogprob{Token: t.Text, Logprob: t.Logprob}
-	if strings.ContainsRune(t.Text, utf8.RuneError) {
+	if t.Bytes == nil {
 		return out
 	}
-	out.Bytes = make([]int, 0, len(t.Text))
-	for _, c := range []byte(t.Text) {
+	out.Bytes = make([]int, 0, len(t.Bytes))
+	for _, c := range t.Bytes {
 		out.Bytes = append(out.Bytes, int(c))
 	}
 	return out
