@@ -133,18 +133,17 @@ func readLayers(o Options, path string, named bool) ([]layer, error) {
 
 func loadFile(into *koanf.Koanf, path string, named bool) error {
 	data, err := readBounded(path)
-	var values map[string]any
-	if err == nil {
-		values, err = yaml.Parser().Unmarshal(data)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !named:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return contract.Errorf(contract.NotFound, path, "no such configuration file")
+	case err != nil:
+		return contract.Errorf(contract.NotFound, path, "the configuration cannot be read: %w", err)
 	}
+	values, err := yaml.Parser().Unmarshal(data)
 	if err == nil {
 		err = into.Load(confmap.Provider(values, ""), nil) // nested already
-	}
-	if errors.Is(err, fs.ErrNotExist) && !named {
-		return nil
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return contract.Errorf(contract.NotFound, path, "no such configuration file")
 	}
 	if err != nil {
 		return contract.Errorf(contract.InvalidArgument, path, "not a configuration file: %w", err)

@@ -36,6 +36,25 @@ type Manifest struct {
 	OS        string            `json:"os"`
 	Arch      string            `json:"arch"`
 	Libraries map[string]string `json:"libraries"` // name -> path within the directory
+	Files     []struct {
+		Path string `json:"path"`
+		Size int64  `json:"size"`
+	} `json:"files"`
+}
+
+// checkSize refuses a library that is shorter than it was installed: the loader would map it and die of SIGBUS.
+func (m *Manifest) checkSize(dir, library string) error {
+	for _, f := range m.Files {
+		if f.Path != library {
+			continue
+		}
+		info, err := os.Stat(filepath.Join(dir, f.Path))
+		if err == nil && info.Size() < f.Size {
+			return contract.Errorf(contract.ArtifactCorrupt, filepath.Join(dir, f.Path), "has %d bytes, runtime.json says %d", info.Size(), f.Size).
+				WithNext("run make setup, or install the runtime again")
+		}
+	}
+	return nil // one that is not there is told by the loader, with what was tried
 }
 
 // Runtime is MLX, loaded into this process.
@@ -112,6 +131,9 @@ func readManifest(dir string) (*Manifest, error) {
 	for _, lib := range []string{"libmlx", "libmlxc"} {
 		if !filepath.IsLocal(m.Libraries[lib]) {
 			return nil, contract.Errorf(contract.ArtifactCorrupt, path, "libraries.%s is %q, not a path within the runtime", lib, m.Libraries[lib])
+		}
+		if err := m.checkSize(dir, m.Libraries[lib]); err != nil {
+			return nil, err
 		}
 	}
 	return &m, nil

@@ -63,6 +63,19 @@ func TestOpenWithoutManifestNamesTheNextStep(t *testing.T) {
 	require.Equal(t, contract.ArtifactCorrupt, contract.KindOf(err))
 }
 
+// Mapped, a truncated library is a SIGBUS in the middle of a load.
+func TestATruncatedLibraryIsToldBeforeItIsMapped(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "libmlx.so"), []byte("short"), 0o600))
+	m := Manifest{}
+	require.NoError(t, json.Unmarshal([]byte(`{"files":[{"path":"libmlx.so","size":6},{"path":"gone.so","size":6}]}`), &m))
+	err := m.checkSize(dir, "libmlx.so")
+	require.Equal(t, contract.ArtifactCorrupt, contract.KindOf(err))
+	require.ErrorContains(t, err, "libmlx.so: has 5 bytes, runtime.json says 6; run make setup")
+	require.NoError(t, m.checkSize(dir, "gone.so"))
+	require.NoError(t, m.checkSize(dir, "unlisted.so"))
+}
+
 func TestFailedLoadListsTriedPaths(t *testing.T) {
 	dir := writeManifest(t, goodManifest())
 	m, err := readManifest(dir)
