@@ -123,10 +123,10 @@ func TestACompositionThatCannotBeHonouredIsRefused(t *testing.T) {
 		"dtype":         {Dtype: ptr("float8")},
 		"kv.plain":      {Kv: plain("bf16")},
 		"paging":        {Paging: ptr(true)},
-		"rows":          {Rows: ptr(uint32(8))},
+		"rows":          {Rows: ptr(uint32(0))},
 		"prefill_chunk": {PrefillChunk: ptr(uint32(0))},
 		"kernels":       {Kernels: ptr("faster")},
-		"deterministic": {Dtype: ptr("bfloat16"), Deterministic: ptr(true), Kernels: ptr("off")},
+		"deterministic": {Deterministic: ptr(true), Kernels: ptr("off")},
 	}
 	for option, composition := range tests {
 		t.Run(option, func(t *testing.T) {

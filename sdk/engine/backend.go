@@ -17,8 +17,8 @@ import (
 	"github.com/clademl/clade/sdk/weights"
 )
 
-// queued is how many requests may wait for the running one.
-const queued = 64
+// queued is how many requests may wait for a row.
+const queued = 256
 
 // Backend opens a Family's models, as sdk/plugin serves it.
 type Backend struct {
@@ -180,6 +180,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	}
 	e := New(b.runtime, worker, model, Config{
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
+		Rows: d.rows, KVTokens: d.kvTokens(),
 		Provenance: b.provenance(d, plan), Kernels: d.library, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
 	})
 	return &openModel{Engine: e, facts: b.facts(req.Model, d, plan)}, nil

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/engine/schedule"
+	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
 )
 
@@ -20,7 +23,11 @@ type Config struct {
 	MaxGeneration int
 	// PrefillChunk is the most tokens of one prefill evaluation; the engine takes fewer when they last too long.
 	PrefillChunk int
-	// Queue is how many requests may wait for the running one; more are Busy.
+	// Rows is how many requests run at once; 0 is 1.
+	Rows int
+	// KVTokens is how many tokens the caches of all rows hold together, rounded up to kv.Step; 0 is Context for each row.
+	KVTokens int
+	// Queue is how many requests may wait for a row; more are Busy.
 	Queue int
 	// EOS ends a generation unless a request ignores it.
 	EOS []int32
@@ -30,6 +37,8 @@ type Config struct {
 	MaxThreads uint32
 	// Parameters is the size of the model, from which the first prefill chunk is guessed.
 	Parameters int64
+	// Constraints makes what narrows a request's tokens; nil refuses requests that ask for it.
+	Constraints func(*cladev1.Constraint) (Constraint, error)
 	// Provenance is copied into every finish, completed with the request's seed.
 	Provenance *cladev1.Provenance
 }
@@ -45,8 +54,7 @@ func (e *Engine) threads() uint32 {
 	return uint32(e.config.Kernels.Threads())
 }
 
-// Engine runs requests on one model, one at a time, first come first served. It owns the model and the worker: Close ends
-// both.
+// Engine runs requests on one model, several at once. It owns the model and the worker: Close ends both.
 type Engine struct {
 	runtime *mlx.Runtime
 	worker  *mlx.Worker
@@ -54,93 +62,123 @@ type Engine struct {
 	layout  Layout
 	config  Config
 	started time.Time
+	totals  totals
 
-	turn    chan struct{} // holds the one turn; receivers wait in order
-	closing chan struct{}
-	waiting atomic.Int32
-	pace    pace // touched only by the request that has the turn
+	mu      sync.Mutex
+	said    []func() // for the loop
+	closing bool
+	deaf    bool // the loop ends: it runs nothing more
+	wake    chan struct{}
+	ended   chan struct{}
 
-	running                       atomic.Int32
-	evaluations, tokens           atomic.Uint64
-	promptTokens, generatedTokens atomic.Uint64
+	// What follows is the loop's alone.
+	sched        *schedule.Scheduler
+	rows         map[*schedule.Row]*row
+	flight       *flight // queued, not read
+	garbage      []*kv.Cache
+	farewells    []func() // to rows that ended
+	pace, beside pace     // of prefill alone, and while others decode
 }
 
-// New makes an engine over an open model.
+// totals are counters since the engine was made, and the loop's last counts.
+type totals struct {
+	evaluations, tokens           atomic.Uint64
+	promptTokens, generatedTokens atomic.Uint64
+	finished, failures, putBack   atomic.Uint64
+	queueNs, prefillNs, decodeNs  atomic.Uint64
+	active, queued                atomic.Int32
+	freeBlocks                    atomic.Int64
+}
+
+// New makes an engine over an open model and starts its loop, which Close ends.
 func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *Engine {
+	config.Rows = max(config.Rows, 1)
+	if config.KVTokens == 0 {
+		config.KVTokens = config.Rows * kv.Capacity(config.Context)
+	}
+	first := firstChunk(config)
 	e := &Engine{
 		runtime: runtime, worker: worker, model: model, layout: model.Layout(), config: config, started: time.Now(),
-		turn: make(chan struct{}, 1), closing: make(chan struct{}), pace: newPace(config.PrefillChunk, firstChunk(config)),
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), rows: map[*schedule.Row]*row{},
+		pace: newPace(config.PrefillChunk, first, evaluationTarget), beside: newPace(config.PrefillChunk, first/4, besideTarget),
+		sched: schedule.New(schedule.Config{
+			Rows: config.Rows, Queue: config.Queue, BlockTokens: kv.Step, Blocks: kv.Capacity(config.KVTokens) / kv.Step,
+		}),
 	}
-	e.turn <- struct{}{}
+	e.publish()
+	go e.loop()
 	return e
 }
 
-// enter waits for the turn. The returned function gives it back.
-func (e *Engine) enter(ctx context.Context) (leave func(), err error) {
-	leave = func() {
-		e.running.Store(0)
-		e.turn <- struct{}{}
-	}
-	select {
-	case <-e.turn: // nobody runs, so nobody waits
-		e.running.Store(1)
-		return leave, nil
-	default:
-	}
-	defer e.waiting.Add(-1)
-	if int(e.waiting.Add(1)) > e.config.Queue {
-		return nil, contract.Errorf(contract.Busy, "queue", "%d requests are waiting already", e.config.Queue).
-			WithNext("try again later")
-	}
-	select {
-	case <-e.turn:
-		e.running.Store(1)
-		return leave, nil
-	case <-ctx.Done():
-		return nil, cancelled(ctx)
-	case <-e.closing:
-		return nil, contract.Errorf(contract.Unavailable, "model", "it is closing")
-	}
-}
+// newCache makes an empty cache for a row.
+func (e *Engine) newCache() *kv.Cache { return kv.New(e.layout.Caches, e.config.Kernels != nil) }
 
-// do runs fn on the worker's thread. After a failed evaluation everything in flight is undefined: the caller drops it, and
-// do synchronizes so that the next request starts clean.
-func (e *Engine) do(ctx context.Context, fn func(*mlx.Scope) error) error {
-	err := e.worker.Do(ctx, func(s *mlx.Scope) error {
-		return errors.Join(fn(s), s.Err())
+// submit hands a row to the loop.
+func (e *Engine) submit(r *row) error {
+	refused := make(chan error, 1)
+	now := time.Now()
+	heard := e.tell(func() {
+		if e.closes() {
+			refused <- errClosing()
+			return
+		}
+		r.submitted = now
+		err := e.sched.Submit(&r.Row, now)
+		if err == nil {
+			e.rows[&r.Row] = r
+			e.publish()
+		}
+		refused <- err
 	})
-	if err == nil {
-		return nil
+	if !heard {
+		return errClosing()
 	}
-	if ctx.Err() != nil {
-		return cancelled(ctx)
-	}
-	if e.worker.Poisoned() > 0 {
-		_ = e.worker.Do(context.Background(), (*mlx.Scope).Synchronize)
-	}
-	var known *contract.Error
-	if errors.As(err, &known) {
+	switch err := <-refused; {
+	case errors.Is(err, schedule.ErrBusy):
+		return contract.Errorf(contract.Busy, "queue", "%d requests are waiting already", e.config.Queue).WithNext("try again later")
+	case errors.Is(err, schedule.ErrTooLong):
+		return contract.Errorf(contract.ContextTooLong, "prompt", "with what it may generate it takes %d tokens, the caches hold %d", r.Limit, e.config.KVTokens)
+	default:
 		return err
 	}
-	return contract.Errorf(contract.Internal, "evaluation", "%w", err)
 }
 
-func cancelled(ctx context.Context) error {
-	return contract.Errorf(contract.Cancelled, "request", "%w", context.Cause(ctx))
+func errClosing() error { return contract.Errorf(contract.Unavailable, "model", "it is closing") }
+
+func (e *Engine) closes() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closing
+}
+
+// release sees that a row is out of the engine: its slot is free when it returns.
+func (e *Engine) release(r *row) {
+	if r.parted {
+		return
+	}
+	done := make(chan struct{})
+	if e.tell(func() { e.end(r, nil); close(done) }) {
+		<-done
+	}
 }
 
 // Progress counts evaluations and tokens since the engine was made.
 func (e *Engine) Progress() (evaluations, tokens uint64) {
-	return e.evaluations.Load(), e.tokens.Load()
+	return e.totals.evaluations.Load(), e.totals.tokens.Load()
 }
 
 // Stats is the state of the moment.
 func (e *Engine) Stats() *cladev1.StatsResponse {
+	t := &e.totals
+	blocks := int64(kv.Capacity(e.config.KVTokens) / kv.Step)
 	return &cladev1.StatsResponse{
-		Memory: MemoryStats(e.runtime, e.config.Kernels), ActiveRequests: uint32(e.running.Load()),
-		QueuedRequests: uint32(max(0, e.waiting.Load())), PromptTokens: e.promptTokens.Load(),
-		GeneratedTokens: e.generatedTokens.Load(), Evaluations: e.evaluations.Load(), Threads: e.threads(),
+		Memory: MemoryStats(e.runtime, e.config.Kernels), ActiveRequests: uint32(t.active.Load()),
+		QueuedRequests: uint32(t.queued.Load()), PromptTokens: t.promptTokens.Load(),
+		GeneratedTokens: t.generatedTokens.Load(), Evaluations: t.evaluations.Load(), Threads: e.threads(),
 		LiveArrays: mlx.LiveHandles(), UptimeNs: uint64(time.Since(e.started)),
+		Rows: uint32(e.config.Rows), KvTokens: uint64(blocks * kv.Step), KvTokensUsed: uint64((blocks - t.freeBlocks.Load()) * kv.Step),
+		Preemptions: t.putBack.Load(), FinishedRequests: t.finished.Load(), FailedEvaluations: t.failures.Load(),
+		QueueNs: t.queueNs.Load(), PrefillNs: t.prefillNs.Load(), DecodeNs: t.decodeNs.Load(),
 	}
 }
 
@@ -170,15 +208,24 @@ func (e *Engine) Tune(_ context.Context, threads uint32) (uint32, error) {
 	return e.threads(), nil
 }
 
-// Close waits for the running request, then frees the model and ends the worker.
+// Close ends requests that wait, lets those that run finish, frees the model and ends the worker.
 func (e *Engine) Close() error {
-	select {
-	case <-e.closing:
+	e.mu.Lock()
+	again := e.closing
+	e.closing = true
+	e.mu.Unlock()
+	if again {
+		<-e.ended
 		return nil
-	default:
-		close(e.closing)
 	}
-	<-e.turn
+	e.tell(func() {
+		for _, r := range e.rows {
+			if r.Waits() && r.started.IsZero() {
+				e.endWith(r, errClosing())
+			}
+		}
+	})
+	<-e.ended
 	err := e.worker.Do(context.Background(), func(*mlx.Scope) error {
 		e.model.Close()
 		return nil

@@ -8,214 +8,197 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
-	"github.com/clademl/clade/sdk/kv"
-	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/plugin"
 )
 
-// Generate runs one request. The token that ends it (EOS or a stop id) is not emitted and not counted.
+// Generate runs one request beside others. The token that ends it (EOS or a stop id) is not emitted and not counted.
 func (e *Engine) Generate(ctx context.Context, job *plugin.GenerateJob, emit func(*cladev1.GenerateResponse) error) error {
-	req, err := e.read(job)
+	req, err := e.check(job)
 	if err != nil {
 		return err
 	}
-	leave, err := e.enter(ctx)
+	r, err := e.newRow(req)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	r := &run{
-		engine: e, request: req, emit: emit, cache: kv.New(e.layout.Caches, e.config.Kernels != nil), sampler: newSampler(req, e.layout.Vocab),
-		usage: &cladev1.Usage{PromptTokens: uint32(len(req.ids))}, stopAt: -1,
+	if r.generated() >= req.limit {
+		return emit(finished(e.finish(r, cladev1.FinishReason_FINISH_REASON_LENGTH)))
 	}
-	defer r.close()
-	if err := r.prefill(ctx); err != nil {
+	if err := e.submit(r); err != nil {
 		return err
 	}
-	reason, err := r.decode(ctx)
-	if err != nil {
-		return err
+	defer e.release(r)
+	return e.follow(ctx, r, req.control, func(l letter) error { return emitLetter(l, emit) })
+}
+
+// newRow makes the row of a request, its constraint driven through what was generated before.
+func (e *Engine) newRow(req *request) (*row, error) {
+	r := &row{
+		ids: slices.Clone(req.ids), prompt: req.prompt, before: len(req.ids) - req.prompt, mail: newMailbox(),
+		gen: &generation{
+			request: req, sampler: newSampler(req, e.layout.Vocab), stopAt: -1,
+			usage: &cladev1.Usage{PromptTokens: uint32(req.prompt), GeneratedTokens: uint32(len(req.ids) - req.prompt)},
+		},
 	}
-	return emit(&cladev1.GenerateResponse{Event: &cladev1.GenerateResponse_Finish{Finish: r.finish(reason)}})
+	r.Tokens, r.Limit, r.Priority = len(r.ids), r.prompt+req.limit, req.priority
+	var err error
+	r.gen.constraint, err = e.constrain(req)
+	return r, err
 }
 
-// run is the state of the running request.
-type run struct {
-	engine *Engine
-	*request
-	emit    func(*cladev1.GenerateResponse) error
-	cache   *kv.Cache
-	sampler *sampler
-	pending choice // sampled, perhaps still computing
-	usage   *cladev1.Usage
-	stopAt  int // the host's last token, -1 while it named none
-}
-
-// close frees the cache; it runs also when the request's context has ended.
-func (r *run) close() {
-	_ = r.engine.do(context.Background(), func(*mlx.Scope) error {
-		r.pending.Close()
-		r.cache.Close()
-		return nil
-	})
-}
-
-// prefill evaluates all of the prompt but its last token, which the first decode step takes, as mlx-lm does.
-func (r *run) prefill(ctx context.Context) error {
-	e, total, began := r.engine, len(r.ids)-1, time.Now()
-	if err := r.report(0); err != nil {
-		return err
-	}
-	for done := 0; done < total; {
-		n := e.pace.chunk(total - done)
-		start := time.Now()
-		if err := e.do(ctx, func(s *mlx.Scope) error { return e.feed(s, r.cache, r.ids[done:done+n]) }); err != nil {
-			return err
-		}
-		e.pace.took(n, time.Since(start))
-		done += n
-		e.promptTokens.Add(uint64(n))
-		if err := r.report(done); err != nil {
+// emitLetter passes a letter on to the host.
+func emitLetter(l letter, emit func(*cladev1.GenerateResponse) error) error {
+	if l.prefill != nil {
+		if err := emit(&cladev1.GenerateResponse{Event: &cladev1.GenerateResponse_Prefill{Prefill: l.prefill}}); err != nil {
 			return err
 		}
 	}
-	r.usage.PrefillNs = uint64(time.Since(began))
+	if len(l.ids) > 0 {
+		step := &cladev1.TokenStep{Ids: l.ids, Logprobs: l.logprobs}
+		if err := emit(&cladev1.GenerateResponse{Event: &cladev1.GenerateResponse_Step{Step: step}}); err != nil {
+			return err
+		}
+	}
+	if l.finish != nil {
+		return emit(finished(l.finish))
+	}
 	return nil
 }
 
-func (r *run) report(done int) error {
-	return r.emit(&cladev1.GenerateResponse{Event: &cladev1.GenerateResponse_Prefill{Prefill: &cladev1.PrefillProgress{
-		Done: uint32(done), Total: uint32(len(r.ids)),
-	}}})
+func finished(f *cladev1.Finish) *cladev1.GenerateResponse {
+	return &cladev1.GenerateResponse{Event: &cladev1.GenerateResponse_Finish{Finish: f}}
 }
 
-// feed runs ids through the graph for their keys and values alone.
-func (e *Engine) feed(s *mlx.Scope, cache *kv.Cache, ids []int32) error {
-	pass := cache.Begin(len(ids))
-	e.model.Forward(s, mlx.FromSlice(s, ids, 1, len(ids)), pass)
-	pass.End()
-	s.Sweep()
-	err := s.Eval(cache.Arrays()...)
-	e.evaluations.Add(1)
-	e.tokens.Add(uint64(len(ids)))
-	return err
-}
-
-// decode runs one step ahead: while token n computes, the step for n+1 is built on it and queued.
-func (r *run) decode(ctx context.Context) (cladev1.FinishReason, error) {
-	began := time.Now()
-	defer func() { r.usage.DecodeNs = uint64(time.Since(began)) }()
-	if r.limit == 0 {
-		return cladev1.FinishReason_FINISH_REASON_LENGTH, nil
+// follow passes a row's letters on until it is over.
+func (e *Engine) follow(ctx context.Context, r *row, control <-chan *cladev1.Control, pass func(letter) error) error {
+	c := cut{passed: r.before, last: -1}
+	heed := func(m *cladev1.Control) {
+		last := int(m.GetStopAt())
+		c.last = last
+		e.tell(func() { e.stopAt(r, last) })
 	}
-	err := r.engine.do(ctx, func(s *mlx.Scope) error {
-		last := r.ids[len(r.ids)-1:]
-		return r.queue(s, mlx.FromSlice(s, last), 0, nil)
-	})
-	if err != nil {
-		return 0, err
-	}
-	r.engine.promptTokens.Add(1)
-	for n := 0; ; n++ {
-		id, logprobs, err := r.step(ctx, n)
-		if err != nil {
-			return 0, err
-		}
-		if slices.Contains(r.stops, id) {
-			return cladev1.FinishReason_FINISH_REASON_STOP, nil
-		}
-		r.usage.GeneratedTokens++
-		r.engine.generatedTokens.Add(1)
-		if err := r.emit(tokenStep(id, logprobs)); err != nil {
-			return 0, err
-		}
-		if r.stopped(n) {
-			return cladev1.FinishReason_FINISH_REASON_STOP, nil
-		}
-		if n+1 == r.limit {
-			return cladev1.FinishReason_FINISH_REASON_LENGTH, nil
-		}
-	}
-}
-
-// queue builds the step that follows token (int32 [1]) and samples token number n of the answer; before is that token's array
-// when it is not read yet.
-func (r *run) queue(s *mlx.Scope, token *mlx.Array, n int, before *mlx.Array) error {
-	e := r.engine
-	pass := r.cache.Begin(1)
-	hidden := e.model.Forward(s, s.Reshape(token, 1, 1), pass) // [1, 1, hidden]
-	pass.End()
-	logits := s.AsType(s.Reshape(e.model.Unembed(s, hidden), e.layout.Vocab), mlx.Float32)
-	next := r.sampler.pick(s, logits, n, len(r.ids)+n, before, r.logprobs != nil)
-	for _, a := range next.arrays() {
-		s.Keep(a)
-	}
-	s.Sweep()
-	r.pending = next
-	e.evaluations.Add(1)
-	e.tokens.Add(1)
-	return s.AsyncEval(next.arrays()...)
-}
-
-// step reads token n, having queued the one after it.
-func (r *run) step(ctx context.Context, n int) (id int32, logprobs *cladev1.TokenLogprobs, err error) {
-	err = r.engine.do(ctx, func(s *mlx.Scope) error {
-		current := r.pending
-		defer current.Close()
-		r.pending = choice{}
-		if n+1 < r.limit {
-			if err := r.queue(s, current.token, n+1, current.token); err != nil {
-				return err
-			}
-		}
-		if id, err = mlx.Item[int32](s, current.token); err != nil {
-			return err
-		}
-		r.sampler.history = append(r.sampler.history, id)
-		if current.logprobs == nil {
-			return nil
-		}
-		row, err := mlx.ToSlice[float32](s, current.logprobs)
-		logprobs = topLogprobs(id, row, int(r.logprobs.GetTop()))
-		return err
-	})
-	return id, logprobs, err
-}
-
-// stopped reads what the host said meanwhile; after is the token that was just emitted.
-func (r *run) stopped(after int) bool {
 	for {
 		select {
-		case c := <-r.control:
-			r.stopAt = int(c.GetStopAt())
+		case <-r.mail.arrived:
+		case m := <-control:
+			heed(m)
 			continue
-		default:
+		case <-ctx.Done():
+			return cancelled(ctx)
 		}
-		break
+		l := r.mail.read()
+		for len(control) > 0 {
+			heed(<-control)
+		}
+		c.trim(&l)
+		if err := pass(l); err != nil {
+			return err
+		}
+		if l.over {
+			r.parted = true
+			return l.err
+		}
+		if len(l.ids) >= maxUnread || len(l.scores) > 0 { // it waits for its reader
+			e.tell(func() { e.sched.Pause(&r.Row, r.mail.held() >= maxUnread) })
+		}
 	}
-	if r.stopAt < 0 || after < r.stopAt {
-		return false
-	}
-	r.usage.GeneratedTokens = uint32(r.stopAt + 1)
-	return true
 }
 
-func (r *run) finish(reason cladev1.FinishReason) *cladev1.Finish {
-	provenance := proto.Clone(r.engine.config.Provenance).(*cladev1.Provenance)
-	provenance.Threads = r.engine.threads()
-	if r.sampling.temperature > 0 {
-		provenance.Seed = &r.sampling.noise.Seed
-	}
-	return &cladev1.Finish{Reason: reason, Usage: r.usage, Provenance: provenance}
+// cut ends a stream behind the token that the host named, however far ahead of it the engine is.
+type cut struct {
+	passed int // tokens passed on
+	last   int // index of the last one wanted; -1: all
 }
 
-func tokenStep(id int32, logprobs *cladev1.TokenLogprobs) *cladev1.GenerateResponse {
-	step := &cladev1.TokenStep{Ids: []int32{id}}
-	if logprobs != nil {
-		step.Logprobs = []*cladev1.TokenLogprobs{logprobs}
+func (c *cut) trim(l *letter) {
+	if c.last >= 0 {
+		n := max(0, min(len(l.ids), c.last+1-c.passed))
+		l.ids = l.ids[:n]
+		l.logprobs = l.logprobs[:min(n, len(l.logprobs))]
+		if l.finish != nil && int(l.finish.Usage.GeneratedTokens) > c.last+1 {
+			l.finish.Reason, l.finish.Usage.GeneratedTokens = cladev1.FinishReason_FINISH_REASON_STOP, uint32(c.last+1)
+		}
 	}
-	return &cladev1.GenerateResponse{Event: &cladev1.GenerateResponse_Step{Step: step}}
+	c.passed += len(l.ids)
+}
+
+// stopAt is told by the host, perhaps after more tokens have been emitted.
+func (e *Engine) stopAt(r *row, n int) {
+	if r.over {
+		return
+	}
+	r.gen.stopAt = n
+	if r.generated() > n {
+		e.finishRow(r, cladev1.FinishReason_FINISH_REASON_STOP)
+	}
+}
+
+// got takes a row's next token.
+func (e *Engine) got(r *row, id int32, logprobs *cladev1.TokenLogprobs) {
+	now := time.Now()
+	if r.first.IsZero() {
+		r.first = now
+	}
+	g := r.gen
+	if slices.Contains(g.stops, id) {
+		e.finishRow(r, cladev1.FinishReason_FINISH_REASON_STOP)
+		return
+	}
+	r.ids = append(r.ids, id)
+	e.totals.generatedTokens.Add(1)
+	r.mail.write(func(l *letter) {
+		l.ids = append(l.ids, id)
+		if logprobs != nil {
+			l.logprobs = append(l.logprobs, logprobs)
+		}
+	})
+	if g.constraint != nil {
+		if err := g.constraint.Commit(id); err != nil {
+			e.endWith(r, err)
+			return
+		}
+	}
+	switch {
+	case g.stopAt >= 0 && r.generated() > g.stopAt:
+		e.finishRow(r, cladev1.FinishReason_FINISH_REASON_STOP)
+	case g.constraint != nil && g.constraint.Done():
+		e.finishRow(r, cladev1.FinishReason_FINISH_REASON_CONSTRAINT)
+	case r.generated() >= g.limit:
+		e.finishRow(r, cladev1.FinishReason_FINISH_REASON_LENGTH)
+	case r.mail.held() >= maxUnread:
+		e.sched.Pause(&r.Row, true)
+	}
+}
+
+func (e *Engine) finishRow(r *row, reason cladev1.FinishReason) {
+	f := e.finish(r, reason)
+	e.totals.finished.Add(1)
+	e.totals.prefillNs.Add(f.Usage.PrefillNs)
+	e.totals.decodeNs.Add(f.Usage.DecodeNs)
+	e.end(r, func(l *letter) { l.finish = f })
+}
+
+func (e *Engine) finish(r *row, reason cladev1.FinishReason) *cladev1.Finish {
+	g := r.gen
+	g.usage.GeneratedTokens = uint32(r.generated())
+	if g.stopAt >= 0 {
+		g.usage.GeneratedTokens = uint32(min(r.generated(), g.stopAt+1))
+	}
+	if !r.first.IsZero() {
+		g.usage.PrefillNs, g.usage.DecodeNs = uint64(r.first.Sub(r.started)), uint64(time.Since(r.first))
+	}
+	provenance := proto.Clone(e.config.Provenance).(*cladev1.Provenance)
+	provenance.Threads, provenance.Resumed = e.threads(), g.resumed
+	if g.sampling.temperature > 0 {
+		provenance.Seed = &g.sampling.noise.Seed
+	}
+	return &cladev1.Finish{Reason: reason, Usage: g.usage, Provenance: provenance}
+}
+
+func cancelled(ctx context.Context) error {
+	return contract.Errorf(contract.Cancelled, "request", "%w", context.Cause(ctx))
 }
 
 // topLogprobs finds the n likeliest ids of a row, ties to the lowest.

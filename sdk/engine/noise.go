@@ -36,7 +36,16 @@ type Noise struct {
 // uniform is in the open interval (0, 1): 52 random bits and a half, which float64 holds exactly. With 53 bits the
 // largest value would round to 1 and its noise would be +Inf.
 func (n Noise) uniform(position uint32, id int32) float64 {
-	w := philox([4]uint32{uint32(id), position, n.Choice, 0}, [2]uint32{uint32(n.Seed), uint32(n.Seed >> 32)})
+	return n.number([4]uint32{uint32(id), position, n.Choice, 0})
+}
+
+// draw is one number in (0, 1) for the position as a whole, apart from every token's: the counter's last word is 1.
+func (n Noise) draw(position uint32) float64 {
+	return n.number([4]uint32{0, position, n.Choice, 1})
+}
+
+func (n Noise) number(counter [4]uint32) float64 {
+	w := philox(counter, [2]uint32{uint32(n.Seed), uint32(n.Seed >> 32)})
 	bits := (uint64(w[1])<<32 | uint64(w[0])) >> 12
 	return (float64(bits) + 0.5) * 0x1p-52
 }

@@ -2,8 +2,12 @@ package engine
 
 import "time"
 
-// evaluationTarget is how long one prefill evaluation should last: short enough for a heartbeat and for cancelling.
-const evaluationTarget = 800 * time.Millisecond
+// How long one prefill evaluation should last: alone, short enough for a heartbeat and for cancelling; while others decode, short
+// enough for their readers.
+const (
+	evaluationTarget = 800 * time.Millisecond
+	besideTarget     = 200 * time.Millisecond
+)
 
 // Slow guesses of multiply-adds in a second, for the chunk that is tried before any speed is known.
 const (
@@ -22,23 +26,21 @@ func firstChunk(c Config) int {
 
 // pace sizes prefill chunks from measured speed.
 type pace struct {
-	limit int
-	next  int
+	target time.Duration
+	limit  int
+	next   int // tokens of the next chunk
 }
 
-func newPace(limit, first int) pace {
+func newPace(limit, first int, target time.Duration) pace {
 	limit = max(limit, 1)
-	return pace{limit: limit, next: min(first, limit)}
+	return pace{target: target, limit: limit, next: min(max(first, 1), limit)}
 }
-
-// chunk is how many of the remaining tokens to evaluate next.
-func (p *pace) chunk(remaining int) int { return min(p.next, remaining) }
 
 // took learns from an evaluation of n tokens. A short last chunk says little, so only what filled the chunk counts.
 func (p *pace) took(n int, d time.Duration) {
 	if n < p.next {
 		return
 	}
-	fits := int(float64(n) * evaluationTarget.Seconds() / max(d.Seconds(), 1e-6))
+	fits := int(float64(n) * p.target.Seconds() / max(d.Seconds(), 1e-6))
 	p.next = min(max(fits, 1), 4*p.next, p.limit)
 }

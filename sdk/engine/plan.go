@@ -52,22 +52,23 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 	} else if q != "" {
 		held += "; " + q
 	}
-	kvBytes := perToken * int64(kv.Capacity(d.context))
+	kvBytes := perToken * int64(d.kvTokens())
 	token := d.tokenBytes()
-	logits := int64(d.Layout.Vocab) * 4 * sampledRows
-	chunk := int64(d.chunk) * token
+	rows := int64(d.rows)
+	step := rows * (token + int64(d.Layout.Vocab)*4*sampledRows) // one token of every row, sampled
+	chunk := int64(d.chunk-1) * token
 	p := &cladev1.Plan{
 		Lines: []*cladev1.MemoryLine{
 			{Name: "weights", Bytes: uint64(loaded), Detail: held},
 			{
 				Name: "kv", Bytes: uint64(kvBytes),
-				Detail: fmt.Sprintf("%d tokens of %d bytes in %d layers", kv.Capacity(d.context), perToken, len(d.Layout.Caches)),
+				Detail: fmt.Sprintf("%d tokens of %d bytes in %d layers, for %d rows", d.kvTokens(), perToken, len(d.Layout.Caches), d.rows),
 			},
-			{Name: "transients", Bytes: uint64(chunk + logits), Detail: fmt.Sprintf("evaluations of at most %d tokens, and sampling", d.chunk)},
-			{Name: runAhead, Bytes: uint64(token + logits), Detail: "the step that is queued while one computes"},
+			{Name: "transients", Bytes: uint64(chunk + step), Detail: fmt.Sprintf("evaluations of at most %d tokens beside %d rows, and sampling", d.chunk, d.rows)},
+			{Name: runAhead, Bytes: uint64(step), Detail: "the step that is queued while one computes"},
 			{Name: "load", Bytes: uint64(d.Weights.StagingBytes(d.target())), Detail: "pieces of the file on their way into memory"},
 			{Name: "process", Bytes: processBytes, Detail: "the plugin and its runtime, measured"},
-			{Name: reserve, Bytes: uint64(min(allocatorCache, allocatorFloor+chunk+kvBytes)), Detail: "freed memory that MLX keeps for reuse, at most"},
+			{Name: reserve, Bytes: uint64(min(allocatorCache, allocatorFloor+chunk+step+kvBytes)), Detail: "freed memory that MLX keeps for reuse, at most"},
 		},
 		GraphEntry: d.graph.ID, GraphReason: d.graphReason, Kernels: d.kernels, Context: uint32(d.context),
 		BytesPerToken: uint64(perToken), Device: d.device.Name, Dtype: d.dtype.String(), Notes: d.notes(),
@@ -104,12 +105,24 @@ func lineOf(p *cladev1.Plan, name string) int64 {
 // sampledRows is how many rows of the vocabulary's width sampling holds at once: logits, their filtered copies, noise.
 const sampledRows = 12
 
-// checkDeterministic refuses what has no proof: the kernels have one for every dtype, stock operations on the CPU for float32.
+// sharedTokens is what the caches of several rows hold together where a context alone is not more: rows are many, and few of
+// them are long at once. A row that finds no room waits, or is computed again later.
+const sharedTokens = 16384
+
+// kvTokens is how many tokens the caches of all rows hold together.
+func (d *draft) kvTokens() int {
+	one := kv.Capacity(d.context)
+	return min(d.rows*one, max(one, sharedTokens))
+}
+
+// checkDeterministic refuses what has no proof. The kernels have one for every dtype; stock attention adds a query's keys up in an
+// order that depends on how many of them there are in the call.
 func (d *draft) checkDeterministic() error {
-	if !d.deterministic || d.library != nil || (d.device.Kind == mlx.CPU && d.dtype == mlx.Float32) {
+	if !d.deterministic || d.library != nil {
 		return nil
 	}
-	return unhonoured("deterministic", "%s on %s without kernels has no such proof", d.dtype, d.device.Name)
+	return unhonoured("deterministic", "stock operations on %s: what they give a token depends on how the prompt is cut", d.device.Name).
+		WithNext("use kernels=auto on a CPU, or deterministic=false")
 }
 
 // cutChunk keeps an evaluation's activations within transientBytes.

@@ -14,23 +14,28 @@ import (
 // request is a GenerateJob, checked.
 type request struct {
 	ids      []int32
-	limit    int     // most tokens to generate
+	prompt   int // how many of them are prompt; the others were generated before a restart
+	resumed  bool
+	priority int32
+	limit    int     // most tokens to generate, before a restart too
 	minimum  int     // no stop before so many
 	stops    []int32 // ids that end the generation
 	sampling sampling
 	logprobs *cladev1.Logprobs // nil: not asked for
+	narrowed *cladev1.Constraint
 	control  <-chan *cladev1.Control
 }
 
 // sampling is how a token is picked. Zero values leave a step out.
 type sampling struct {
-	temperature, topP, minP float64
-	topK                    int
-	bias                    map[int32]float64
-	repetition              penalty
-	presence                penalty
-	frequency               penalty
-	noise                   Noise
+	temperature, topP, minP, typicalP float64
+	xtcProbability, xtcThreshold      float64
+	topK                              int
+	bias                              map[int32]float64
+	repetition                        penalty
+	presence                          penalty
+	frequency                         penalty
+	noise                             Noise
 }
 
 // penalty looks back at Window tokens, all of them when it is 0. Off is a value that changes nothing.
@@ -40,17 +45,26 @@ type penalty struct {
 	window int
 }
 
-// Limits of a request that no model could mean.
+// maxTopLogprobs is more than any caller means.
 const maxTopLogprobs = 64
 
-func (e *Engine) read(job *plugin.GenerateJob) (*request, error) {
+// check reads a job and refuses what cannot be.
+func (e *Engine) check(job *plugin.GenerateJob) (*request, error) {
 	start := job.Start
-	r := &request{ids: job.IDs, control: job.Control, logprobs: start.Logprobs}
+	r := &request{
+		ids: job.IDs, prompt: len(job.IDs), control: job.Control, logprobs: start.Logprobs, priority: start.GetPriority(),
+		resumed: start.GeneratedPrefix != nil, narrowed: start.Constraint,
+	}
 	if err := e.checkIDs("prompt", job.IDs); err != nil {
 		return nil, err
 	}
-	room := e.config.Context - len(job.IDs)
-	if room < 1 {
+	if r.resumed {
+		if r.prompt = int(start.GetGeneratedPrefix()); r.prompt < 1 || r.prompt > len(job.IDs) {
+			return nil, invalid("generated_prefix", "%d is not between a prompt's end and that of %d ids", r.prompt, len(job.IDs))
+		}
+	}
+	room := e.config.Context - r.prompt
+	if room < 1 || len(job.IDs) > e.config.Context {
 		return nil, contract.Errorf(contract.ContextTooLong, "prompt", "%d tokens leave no room in a context of %d", len(job.IDs), e.config.Context).
 			WithNext("shorten it, or open the model with a larger context")
 	}
@@ -98,6 +112,7 @@ func (e *Engine) readSampling(start *cladev1.GenerateStart) (sampling, error) {
 	in := start.GetSampling()
 	out := sampling{
 		temperature: in.GetTemperature(), topP: in.GetTopP(), minP: in.GetMinP(), topK: int(in.GetTopK()),
+		typicalP: in.GetTypicalP(), xtcProbability: in.GetXtcProbability(), xtcThreshold: in.GetXtcThreshold(),
 		bias: in.GetLogitBias(), noise: Noise{Seed: in.GetSeed(), Choice: start.GetChoice()},
 	}
 	if in.GetSeed() == 0 && (in == nil || in.Seed == nil) {
@@ -111,6 +126,12 @@ func (e *Engine) readSampling(start *cladev1.GenerateStart) (sampling, error) {
 		return out, invalid("sampling.top_p", "%g is not in (0, 1]", out.topP)
 	case !(out.minP >= 0 && out.minP <= 1):
 		return out, invalid("sampling.min_p", "%g is not in [0, 1]", out.minP)
+	case in != nil && in.TypicalP != nil && !(out.typicalP > 0 && out.typicalP <= 1):
+		return out, invalid("sampling.typical_p", "%g is not in (0, 1]", out.typicalP)
+	case !(out.xtcProbability >= 0 && out.xtcProbability <= 1):
+		return out, invalid("sampling.xtc_probability", "%g is not in [0, 1]", out.xtcProbability)
+	case !(out.xtcThreshold >= 0 && out.xtcThreshold <= 0.5):
+		return out, invalid("sampling.xtc_threshold", "%g is not in [0, 0.5]", out.xtcThreshold)
 	}
 	for id, v := range out.bias {
 		if id < 0 || int(id) >= e.layout.Vocab || !finite(v) {

@@ -2,123 +2,128 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"github.com/clademl/clade/sdk/mlx"
 )
 
 // sampler picks one request's tokens. Logits go through, in mlx-lm's order: bias; repetition, presence, frequency; then log
-// probabilities are taken; then, when sampling, top-p, min-p and top-k over that distribution; then temperature and noise.
+// probabilities are taken; then what may not come is ruled out (stops before min_tokens, a constraint's mask); then, when
+// sampling, top-p, min-p, typical, XTC and top-k, each over what the one before left; then temperature and noise.
 type sampler struct {
 	sampling
-	vocab   int
-	minimum int
-	stops   []int32
-	history []int32   // prompt and every token read so far
-	row     []float32 // scratch for a row of noise
-}
-
-// choice is a sampled token that is not read yet, kept out of its scope.
-type choice struct {
-	token    *mlx.Array // int32 [1]
-	logprobs *mlx.Array // float32 [vocab], nil unless asked for
-}
-
-func (c choice) arrays() []*mlx.Array {
-	if c.logprobs == nil {
-		return []*mlx.Array{c.token}
-	}
-	return []*mlx.Array{c.token, c.logprobs}
-}
-
-func (c choice) Close() {
-	c.token.Close()
-	c.logprobs.Close()
+	vocab int
+	row   []float32 // scratch of the vocabulary's width
 }
 
 func newSampler(r *request, vocab int) *sampler {
-	return &sampler{
-		sampling: r.sampling, vocab: vocab, minimum: r.minimum, stops: r.stops, history: append([]int32(nil), r.ids...),
-		row: make([]float32, vocab),
-	}
+	return &sampler{sampling: r.sampling, vocab: vocab, row: make([]float32, vocab)}
 }
 
-// pick samples token number n, which will stand at position, from logits float32 [vocab]. pending is the token before it when
-// it is not read yet, and so not in the history.
-func (p *sampler) pick(s *mlx.Scope, logits *mlx.Array, n, position int, pending *mlx.Array, logprobs bool) choice {
-	logits = p.process(s, logits, pending)
-	var out choice
-	if logprobs {
-		out.logprobs = s.Sub(logits, s.LogSumExp(logits, 0, true))
+// plain reports that the likeliest token is taken, as the logits are.
+func (p *sampling) plain() bool {
+	return p.temperature == 0 && len(p.bias) == 0 && !p.repetition.on && !p.presence.on && !p.frequency.on
+}
+
+// plain reports that the row's token is the likeliest and nothing else is asked for.
+func (r *row) plain() bool {
+	g := r.gen
+	return g.sampling.plain() && g.logprobs == nil &&
+		g.constraint == nil && r.generated() >= g.minimum
+}
+
+// sample picks a token for each row of logits float32 [n, vocab]: int32 [n], and the log probabilities [vocab] of rows that ask
+// for them. A row gets what it would get alone.
+func (e *Engine) sample(s *mlx.Scope, logits *mlx.Array, rows []*row) (tokens *mlx.Array, logprobs []*mlx.Array) {
+	logprobs = make([]*mlx.Array, len(rows))
+	if !slices.ContainsFunc(rows, func(r *row) bool { return !r.plain() }) {
+		return s.AsType(s.Argmax(logits, 1, false), mlx.Int32), logprobs
 	}
-	if n < p.minimum {
-		logits = s.Add(logits, p.forbidStops(s))
+	picked := make([]*mlx.Array, len(rows))
+	for i, r := range rows {
+		own := s.Reshape(s.SliceAxis(logits, 0, i, i+1), e.layout.Vocab)
+		picked[i], logprobs[i] = r.pick(s, own)
+	}
+	if len(picked) == 1 {
+		return picked[0], logprobs
+	}
+	return s.Concat(0, picked...), logprobs
+}
+
+// pick samples the row's next token, int32 [1], from logits float32 [vocab].
+func (r *row) pick(s *mlx.Scope, logits *mlx.Array) (token, logprobs *mlx.Array) {
+	g, p := r.gen, r.gen.sampler
+	logits = p.process(s, logits, r.ids)
+	if g.logprobs != nil {
+		logprobs = s.Sub(logits, s.LogSumExp(logits, 0, true))
+	}
+	if r.generated() < g.minimum || g.constraint != nil {
+		logits = s.Add(logits, r.forbidden(s))
 	}
 	if p.temperature > 0 {
-		logits = p.filter(s, logits)
-		p.noise.Row(uint32(position), p.row)
+		position := uint32(len(r.ids))
+		logits = p.filter(s, logits, position, g.stops)
+		p.noise.Row(position, p.row)
 		logits = s.Add(s.DivScalar(logits, p.temperature), mlx.FromSlice(s, p.row))
 	}
-	out.token = s.AsType(s.Argmax(logits, 0, true), mlx.Int32)
-	return out
+	return s.AsType(s.Argmax(logits, 0, true), mlx.Int32), logprobs
 }
 
-// process applies bias and penalties.
-func (p *sampler) process(s *mlx.Scope, logits, pending *mlx.Array) *mlx.Array {
+// process applies bias and penalties; history is the prompt and every token since.
+func (p *sampler) process(s *mlx.Scope, logits *mlx.Array, history []int32) *mlx.Array {
 	if len(p.bias) > 0 {
-		row := make([]float32, p.vocab)
+		clear(p.row)
 		for id, v := range p.bias {
-			row[id] = float32(v)
+			p.row[id] = float32(v)
 		}
-		logits = s.Add(logits, mlx.FromSlice(s, row))
+		logits = s.Add(logits, mlx.FromSlice(s, p.row))
 	}
-	zero := func() *mlx.Array { return s.Scalar(0, mlx.Float32) }
+	zero := s.Scalar(0, mlx.Float32)
 	if r := p.repetition; r.on {
-		seen := s.Greater(p.counts(s, r.window, pending), zero())
-		hit := s.Where(s.Less(logits, zero()), s.MulScalar(logits, r.value), s.DivScalar(logits, r.value))
+		seen := s.Greater(p.counts(s, r.window, history), zero)
+		hit := s.Where(s.Less(logits, zero), s.MulScalar(logits, r.value), s.DivScalar(logits, r.value))
 		logits = s.Where(seen, hit, logits)
 	}
 	if r := p.presence; r.on {
-		seen := s.Greater(p.counts(s, r.window, pending), zero())
+		seen := s.Greater(p.counts(s, r.window, history), zero)
 		logits = s.Where(seen, s.SubScalar(logits, r.value), logits)
 	}
 	if r := p.frequency; r.on {
-		logits = s.Sub(logits, s.MulScalar(p.counts(s, r.window, pending), r.value))
+		logits = s.Sub(logits, s.MulScalar(p.counts(s, r.window, history), r.value))
 	}
 	return logits
 }
 
-// counts is how often each id occurs among the last window tokens, the pending one included; float32 [vocab].
-func (p *sampler) counts(s *mlx.Scope, window int, pending *mlx.Array) *mlx.Array {
-	known := p.history
+// counts is how often each id occurs among the last window tokens; float32 [vocab].
+func (p *sampler) counts(s *mlx.Scope, window int, history []int32) *mlx.Array {
 	if window > 0 {
-		if pending != nil {
-			window--
-		}
-		known = known[max(0, len(known)-window):]
+		history = history[max(0, len(history)-window):]
 	}
-	row := make([]float32, p.vocab)
-	for _, id := range known {
-		row[id]++
+	clear(p.row)
+	for _, id := range history {
+		p.row[id]++
 	}
-	counts := mlx.FromSlice(s, row)
-	if pending == nil {
-		return counts
-	}
-	ids := s.Arange(0, float64(p.vocab), 1, mlx.Int32)
-	return s.Add(counts, s.AsType(s.Equal(ids, pending), mlx.Float32))
+	return mlx.FromSlice(s, p.row)
 }
 
-// forbidStops is minus infinity at the ids that would end the generation too early.
-func (p *sampler) forbidStops(s *mlx.Scope) *mlx.Array {
-	row := make([]float32, p.vocab)
-	for _, id := range p.stops {
-		row[id] = float32(math.Inf(-1))
+// forbidden is minus infinity at the ids that may not come: stops before their time, and what a constraint rules out.
+func (r *row) forbidden(s *mlx.Scope) *mlx.Array {
+	g := r.gen
+	row := g.sampler.row
+	clear(row)
+	if g.constraint != nil {
+		g.forbid(row)
+	}
+	if r.generated() < g.minimum {
+		for _, id := range g.stops {
+			row[id] = float32(math.Inf(-1))
+		}
 	}
 	return mlx.FromSlice(s, row)
 }
 
-// filter sets what top-p, min-p and top-k drop to minus infinity; each sees what the one before left.
-func (p *sampler) filter(s *mlx.Scope, logits *mlx.Array) *mlx.Array {
+// filter sets what the filters drop to minus infinity.
+func (p *sampler) filter(s *mlx.Scope, logits *mlx.Array, position uint32, stops []int32) *mlx.Array {
 	nothing := s.Scalar(math.Inf(-1), mlx.Float32)
 	if p.topP > 0 && p.topP < 1 {
 		logits = s.Where(s.Less(logits, p.nucleus(s, logits)), nothing, logits)
@@ -126,6 +131,12 @@ func (p *sampler) filter(s *mlx.Scope, logits *mlx.Array) *mlx.Array {
 	if p.minP > 0 {
 		least := s.AddScalar(s.Max(logits, 0, true), math.Log(p.minP))
 		logits = s.Where(s.Less(logits, least), nothing, logits)
+	}
+	if p.typicalP > 0 && p.typicalP < 1 {
+		logits = p.typical(s, logits, nothing)
+	}
+	if p.xtcProbability > 0 && p.noise.draw(position) < p.xtcProbability {
+		logits = p.exclude(s, logits, nothing, stops)
 	}
 	if p.topK > 0 && p.topK < p.vocab {
 		order := s.ArgSort(s.Neg(logits), 0) // stable: of equal logits the lowest ids stay
@@ -144,4 +155,37 @@ func (p *sampler) nucleus(s *mlx.Scope, logits *mlx.Array) *mlx.Array {
 	total := s.Add(s.SliceAxis(above, 0, 0, 1), s.SliceAxis(probs, 0, 0, 1))
 	dropped := s.Sum(s.AsType(s.GreaterEqual(above, s.MulScalar(total, p.topP)), mlx.Int32), 0, true)
 	return s.TakeAlongAxis(s.TakeAlongAxis(logits, order, 0), dropped, 0)
+}
+
+// typical keeps the tokens whose surprise is nearest to the entropy (Meister et al., "Locally typical sampling", 2022), as many as
+// hold typicalP of the probability, ties in favour of the lowest id.
+func (p *sampler) typical(s *mlx.Scope, logits, nothing *mlx.Array) *mlx.Array {
+	logprobs := s.Sub(logits, s.LogSumExp(logits, 0, true))
+	probs := s.Exp(logprobs)
+	ruled := s.Equal(logits, nothing)
+	surprise := s.Neg(s.Where(ruled, s.Scalar(0, mlx.Float32), logprobs))
+	entropy := s.Sum(s.Mul(probs, surprise), 0, true)
+	distance := s.Where(ruled, s.Scalar(math.Inf(1), mlx.Float32), s.Abs(s.Sub(surprise, entropy)))
+	order := s.ArgSort(distance, 0)
+	sorted := s.TakeAlongAxis(probs, order, 0)
+	before := s.Sub(s.Cumsum(sorted, 0, false, true, mlx.Opt[mlx.DType]{}), sorted)
+	kept := s.TakeAlongAxis(logits, order, 0)
+	kept = s.Where(s.Less(before, s.Scalar(p.typicalP, mlx.Float32)), kept, nothing)
+	return s.PutAlongAxis(logits, order, kept, 0)
+}
+
+// exclude drops every token that is likelier than the least likely one above the threshold: "exclude top choices". Stops stay.
+func (p *sampler) exclude(s *mlx.Scope, logits, nothing *mlx.Array, stops []int32) *mlx.Array {
+	probs := s.Exp(s.Sub(logits, s.LogSumExp(logits, 0, true)))
+	above := s.Greater(probs, s.Scalar(p.xtcThreshold, mlx.Float32))
+	least := s.Min(s.Where(above, probs, s.Scalar(math.Inf(1), mlx.Float32)), 0, true)
+	dropped := s.Greater(probs, least)
+	if len(stops) > 0 {
+		clear(p.row)
+		for _, id := range stops {
+			p.row[id] = 1
+		}
+		dropped = s.LogicalAnd(dropped, s.Equal(mlx.FromSlice(s, p.row), s.Scalar(0, mlx.Float32)))
+	}
+	return s.Where(dropped, nothing, logits)
 }

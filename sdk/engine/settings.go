@@ -16,6 +16,9 @@ const maxThreads = 1024
 // defaultChunk is used when a composition leaves the prefill chunk open.
 const defaultChunk = 256
 
+// maxRows is far above what a person's machine serves at once.
+const maxRows = 256
+
 // settings is a composition, checked against what this engine does.
 type settings struct {
 	device        mlx.Device
@@ -27,6 +30,7 @@ type settings struct {
 	kernelPolicy  string // one of kernelPolicies
 	deterministic bool
 	threads       int // of the kernels
+	rows          int
 	placement
 }
 
@@ -63,8 +67,10 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	if c.GetPaging() {
 		return out, unhonoured("paging", "caches are not paged")
 	}
-	if c.Rows != nil && c.GetRows() != 1 {
-		return out, unhonoured("rows", "%d rows: one request runs at a time", c.GetRows())
+	if out.rows = int(c.GetRows()); c.Rows == nil {
+		out.rows = 1
+	} else if out.rows < 1 || out.rows > maxRows {
+		return out, invalid("rows", "%d: want 1 to %d", out.rows, maxRows)
 	}
 	if out.kernelPolicy != "" && !slices.Contains(kernelPolicies, out.kernelPolicy) {
 		return out, unhonoured("kernels", "%q is not one of %s", out.kernelPolicy, strings.Join(kernelPolicies, ", "))

@@ -92,6 +92,19 @@ func bothWays(t *testing.T, fn func(t *testing.T, kernels *mlx.Kernels)) {
 
 func openOn(t *testing.T, path string, target weights.Target, chunk int) *engine.Engine {
 	t.Helper()
+	return openEngine(t, path, target, engine.Config{PrefillChunk: chunk, Queue: 4})
+}
+
+// openConfig makes an engine of a configuration, at float32 on the kernels.
+func openConfig(t *testing.T, path string, config engine.Config) *engine.Engine {
+	t.Helper()
+	k, err := openRuntime(t).Kernels()
+	require.NoError(t, err, "run make setup")
+	return openEngine(t, path, weights.Target{DType: mlx.Float32, Kernels: k}, config)
+}
+
+func openEngine(t *testing.T, path string, target weights.Target, config engine.Config) *engine.Engine {
+	t.Helper()
 	before := mlx.LiveHandles()
 	r := openRuntime(t)
 	a, err := artifact.Open(path)
@@ -111,9 +124,9 @@ func openOn(t *testing.T, path string, target weights.Target, chunk int) *engine
 		model = New(s, c, tensors, target.DType)
 		return s.Err()
 	}))
-	e := engine.New(r, worker, model, engine.Config{
-		Context: 512, PrefillChunk: chunk, Queue: 4, EOS: c.EOS, Provenance: &cladev1.Provenance{}, Kernels: target.Kernels, MaxThreads: 2,
-	})
+	config.Context, config.EOS, config.Provenance = 512, c.EOS, &cladev1.Provenance{}
+	config.Kernels, config.MaxThreads = target.Kernels, 2
+	e := engine.New(r, worker, model, config)
 	t.Cleanup(func() {
 		require.NoError(t, e.Close())
 		require.Equal(t, before, mlx.LiveHandles(), "every array is freed")

@@ -283,7 +283,9 @@ type GenerateStart struct {
 	Diffusion     *Diffusion   `protobuf:"bytes,13,opt,name=diffusion,proto3,oneof" json:"diffusion,omitempty"`
 	DeadlineNs    *uint64      `protobuf:"varint,14,opt,name=deadline_ns,json=deadlineNs,proto3,oneof" json:"deadline_ns,omitempty"`
 	// Index of this choice among the n of one request; part of the noise key.
-	Choice        *uint32 `protobuf:"varint,15,opt,name=choice,proto3,oneof" json:"choice,omitempty"`
+	Choice *uint32 `protobuf:"varint,15,opt,name=choice,proto3,oneof" json:"choice,omitempty"`
+	// Lower is served sooner, as vLLM has it; 0 is usual. It orders only those that wait, and none waits for ever.
+	Priority      *int32 `protobuf:"varint,16,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -423,6 +425,13 @@ func (x *GenerateStart) GetChoice() uint32 {
 	return 0
 }
 
+func (x *GenerateStart) GetPriority() int32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
 // Sampling: noise is a pure function of (seed, choice, position, token id); see sdk/engine.
 type Sampling struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -440,8 +449,10 @@ type Sampling struct {
 	Seed           *uint64           `protobuf:"varint,11,opt,name=seed,proto3,oneof" json:"seed,omitempty"`
 	MinTokens      *uint32           `protobuf:"varint,12,opt,name=min_tokens,json=minTokens,proto3,oneof" json:"min_tokens,omitempty"`
 	IgnoreEos      *bool             `protobuf:"varint,13,opt,name=ignore_eos,json=ignoreEos,proto3,oneof" json:"ignore_eos,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Locally typical sampling: keep the tokens nearest to the entropy that hold so much of the probability.
+	TypicalP      *float64 `protobuf:"fixed64,14,opt,name=typical_p,json=typicalP,proto3,oneof" json:"typical_p,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Sampling) Reset() {
@@ -563,6 +574,13 @@ func (x *Sampling) GetIgnoreEos() bool {
 		return *x.IgnoreEos
 	}
 	return false
+}
+
+func (x *Sampling) GetTypicalP() float64 {
+	if x != nil && x.TypicalP != nil {
+		return *x.TypicalP
+	}
+	return 0
 }
 
 type Penalty struct {
@@ -1685,8 +1703,10 @@ type Usage struct {
 	Drafted         uint32                 `protobuf:"varint,6,opt,name=drafted,proto3" json:"drafted,omitempty"`
 	Accepted        uint32                 `protobuf:"varint,7,opt,name=accepted,proto3" json:"accepted,omitempty"`
 	TargetCalls     uint32                 `protobuf:"varint,8,opt,name=target_calls,json=targetCalls,proto3" json:"target_calls,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Time spent waiting for a row.
+	QueueNs       uint64 `protobuf:"varint,9,opt,name=queue_ns,json=queueNs,proto3" json:"queue_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
@@ -1771,6 +1791,13 @@ func (x *Usage) GetAccepted() uint32 {
 func (x *Usage) GetTargetCalls() uint32 {
 	if x != nil {
 		return x.TargetCalls
+	}
+	return 0
+}
+
+func (x *Usage) GetQueueNs() uint64 {
+	if x != nil {
+		return x.QueueNs
 	}
 	return 0
 }
@@ -2964,7 +2991,7 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"\n" +
 	"prompt_end\x18\x04 \x01(\v2\x13.clade.v1.PromptEndH\x00R\tpromptEnd\x12-\n" +
 	"\acontrol\x18\x05 \x01(\v2\x11.clade.v1.ControlH\x00R\acontrolB\t\n" +
-	"\amessage\"\xe7\x06\n" +
+	"\amessage\"\x95\a\n" +
 	"\rGenerateStart\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x123\n" +
@@ -2987,7 +3014,8 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"\vdeadline_ns\x18\x0e \x01(\x04H\n" +
 	"R\n" +
 	"deadlineNs\x88\x01\x01\x12\x1b\n" +
-	"\x06choice\x18\x0f \x01(\rH\vR\x06choice\x88\x01\x01B\v\n" +
+	"\x06choice\x18\x0f \x01(\rH\vR\x06choice\x88\x01\x01\x12\x1f\n" +
+	"\bpriority\x18\x10 \x01(\x05H\fR\bpriority\x88\x01\x01B\v\n" +
 	"\t_samplingB\r\n" +
 	"\v_max_tokensB\x13\n" +
 	"\x11_generated_prefixB\x17\n" +
@@ -3001,7 +3029,8 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"\n" +
 	"_diffusionB\x0e\n" +
 	"\f_deadline_nsB\t\n" +
-	"\a_choice\"\xff\x05\n" +
+	"\a_choiceB\v\n" +
+	"\t_priority\"\xaf\x06\n" +
 	"\bSampling\x12%\n" +
 	"\vtemperature\x18\x01 \x01(\x01H\x00R\vtemperature\x88\x01\x01\x12\x18\n" +
 	"\x05top_p\x18\x02 \x01(\x01H\x01R\x04topP\x88\x01\x01\x12\x18\n" +
@@ -3022,7 +3051,8 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"min_tokens\x18\f \x01(\rH\n" +
 	"R\tminTokens\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"ignore_eos\x18\r \x01(\bH\vR\tignoreEos\x88\x01\x01\x1a<\n" +
+	"ignore_eos\x18\r \x01(\bH\vR\tignoreEos\x88\x01\x01\x12 \n" +
+	"\ttypical_p\x18\x0e \x01(\x01H\fR\btypicalP\x88\x01\x01\x1a<\n" +
 	"\x0eLogitBiasEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\x0e\n" +
@@ -3038,7 +3068,9 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"_frequencyB\a\n" +
 	"\x05_seedB\r\n" +
 	"\v_min_tokensB\r\n" +
-	"\v_ignore_eos\"7\n" +
+	"\v_ignore_eosB\f\n" +
+	"\n" +
+	"_typical_p\"7\n" +
 	"\aPenalty\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x01R\x05value\x12\x16\n" +
 	"\x06window\x18\x02 \x01(\rR\x06window\"\x82\x02\n" +
@@ -3120,7 +3152,7 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"\x05usage\x18\x02 \x01(\v2\x0f.clade.v1.UsageR\x05usage\x124\n" +
 	"\n" +
 	"provenance\x18\x03 \x01(\v2\x14.clade.v1.ProvenanceR\n" +
-	"provenance\"\x91\x02\n" +
+	"provenance\"\xac\x02\n" +
 	"\x05Usage\x12#\n" +
 	"\rprompt_tokens\x18\x01 \x01(\rR\fpromptTokens\x12#\n" +
 	"\rcached_tokens\x18\x02 \x01(\rR\fcachedTokens\x12)\n" +
@@ -3130,7 +3162,8 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"\tdecode_ns\x18\x05 \x01(\x04R\bdecodeNs\x12\x18\n" +
 	"\adrafted\x18\x06 \x01(\rR\adrafted\x12\x1a\n" +
 	"\baccepted\x18\a \x01(\rR\baccepted\x12!\n" +
-	"\ftarget_calls\x18\b \x01(\rR\vtargetCalls\"\xe0\x02\n" +
+	"\ftarget_calls\x18\b \x01(\rR\vtargetCalls\x12\x19\n" +
+	"\bqueue_ns\x18\t \x01(\x04R\aqueueNs\"\xe0\x02\n" +
 	"\n" +
 	"Provenance\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12%\n" +

@@ -2187,8 +2187,27 @@ type StatsResponse struct {
 	Threads         uint32                 `protobuf:"varint,7,opt,name=threads,proto3" json:"threads,omitempty"`
 	LiveArrays      int64                  `protobuf:"varint,8,opt,name=live_arrays,json=liveArrays,proto3" json:"live_arrays,omitempty"`
 	UptimeNs        uint64                 `protobuf:"varint,9,opt,name=uptime_ns,json=uptimeNs,proto3" json:"uptime_ns,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Requests that run at once at most.
+	Rows uint32 `protobuf:"varint,10,opt,name=rows,proto3" json:"rows,omitempty"`
+	// Tokens that all caches hold together at most, and what is taken of them.
+	KvTokens     uint64 `protobuf:"varint,11,opt,name=kv_tokens,json=kvTokens,proto3" json:"kv_tokens,omitempty"`
+	KvTokensUsed uint64 `protobuf:"varint,12,opt,name=kv_tokens_used,json=kvTokensUsed,proto3" json:"kv_tokens_used,omitempty"`
+	// Requests that lost their cache to others and were computed again.
+	Preemptions       uint64 `protobuf:"varint,13,opt,name=preemptions,proto3" json:"preemptions,omitempty"`
+	FinishedRequests  uint64 `protobuf:"varint,14,opt,name=finished_requests,json=finishedRequests,proto3" json:"finished_requests,omitempty"`
+	FailedEvaluations uint64 `protobuf:"varint,15,opt,name=failed_evaluations,json=failedEvaluations,proto3" json:"failed_evaluations,omitempty"`
+	// Sums over requests: waiting for a row (of those admitted), prefill and decode (of those finished).
+	QueueNs   uint64 `protobuf:"varint,16,opt,name=queue_ns,json=queueNs,proto3" json:"queue_ns,omitempty"`
+	PrefillNs uint64 `protobuf:"varint,17,opt,name=prefill_ns,json=prefillNs,proto3" json:"prefill_ns,omitempty"`
+	DecodeNs  uint64 `protobuf:"varint,18,opt,name=decode_ns,json=decodeNs,proto3" json:"decode_ns,omitempty"`
+	// Prompt tokens looked up in, and taken from, the prefix cache.
+	PrefixQueriedTokens uint64 `protobuf:"varint,19,opt,name=prefix_queried_tokens,json=prefixQueriedTokens,proto3" json:"prefix_queried_tokens,omitempty"`
+	PrefixCachedTokens  uint64 `protobuf:"varint,20,opt,name=prefix_cached_tokens,json=prefixCachedTokens,proto3" json:"prefix_cached_tokens,omitempty"`
+	// Tokens that drafts proposed, and that the model agreed with.
+	DraftedTokens  uint64 `protobuf:"varint,21,opt,name=drafted_tokens,json=draftedTokens,proto3" json:"drafted_tokens,omitempty"`
+	AcceptedTokens uint64 `protobuf:"varint,22,opt,name=accepted_tokens,json=acceptedTokens,proto3" json:"accepted_tokens,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StatsResponse) Reset() {
@@ -2280,6 +2299,97 @@ func (x *StatsResponse) GetLiveArrays() int64 {
 func (x *StatsResponse) GetUptimeNs() uint64 {
 	if x != nil {
 		return x.UptimeNs
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetKvTokens() uint64 {
+	if x != nil {
+		return x.KvTokens
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetKvTokensUsed() uint64 {
+	if x != nil {
+		return x.KvTokensUsed
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetPreemptions() uint64 {
+	if x != nil {
+		return x.Preemptions
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetFinishedRequests() uint64 {
+	if x != nil {
+		return x.FinishedRequests
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetFailedEvaluations() uint64 {
+	if x != nil {
+		return x.FailedEvaluations
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetQueueNs() uint64 {
+	if x != nil {
+		return x.QueueNs
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetPrefillNs() uint64 {
+	if x != nil {
+		return x.PrefillNs
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetDecodeNs() uint64 {
+	if x != nil {
+		return x.DecodeNs
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetPrefixQueriedTokens() uint64 {
+	if x != nil {
+		return x.PrefixQueriedTokens
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetPrefixCachedTokens() uint64 {
+	if x != nil {
+		return x.PrefixCachedTokens
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetDraftedTokens() uint64 {
+	if x != nil {
+		return x.DraftedTokens
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetAcceptedTokens() uint64 {
+	if x != nil {
+		return x.AcceptedTokens
 	}
 	return 0
 }
@@ -2619,7 +2729,7 @@ const file_clade_v1_plugin_proto_rawDesc = "" +
 	"\x11tokens_per_second\x18\x04 \x01(\x01R\x0ftokensPerSecond\".\n" +
 	"\tTrainDone\x12!\n" +
 	"\fadapter_path\x18\x01 \x01(\tR\vadapterPath\"\x0e\n" +
-	"\fStatsRequest\"\xda\x02\n" +
+	"\fStatsRequest\"\xbc\x06\n" +
 	"\rStatsResponse\x12-\n" +
 	"\x06memory\x18\x01 \x01(\v2\x15.clade.v1.MemoryStatsR\x06memory\x12'\n" +
 	"\x0factive_requests\x18\x02 \x01(\rR\x0eactiveRequests\x12'\n" +
@@ -2630,7 +2740,22 @@ const file_clade_v1_plugin_proto_rawDesc = "" +
 	"\athreads\x18\a \x01(\rR\athreads\x12\x1f\n" +
 	"\vlive_arrays\x18\b \x01(\x03R\n" +
 	"liveArrays\x12\x1b\n" +
-	"\tuptime_ns\x18\t \x01(\x04R\buptimeNs\"8\n" +
+	"\tuptime_ns\x18\t \x01(\x04R\buptimeNs\x12\x12\n" +
+	"\x04rows\x18\n" +
+	" \x01(\rR\x04rows\x12\x1b\n" +
+	"\tkv_tokens\x18\v \x01(\x04R\bkvTokens\x12$\n" +
+	"\x0ekv_tokens_used\x18\f \x01(\x04R\fkvTokensUsed\x12 \n" +
+	"\vpreemptions\x18\r \x01(\x04R\vpreemptions\x12+\n" +
+	"\x11finished_requests\x18\x0e \x01(\x04R\x10finishedRequests\x12-\n" +
+	"\x12failed_evaluations\x18\x0f \x01(\x04R\x11failedEvaluations\x12\x19\n" +
+	"\bqueue_ns\x18\x10 \x01(\x04R\aqueueNs\x12\x1d\n" +
+	"\n" +
+	"prefill_ns\x18\x11 \x01(\x04R\tprefillNs\x12\x1b\n" +
+	"\tdecode_ns\x18\x12 \x01(\x04R\bdecodeNs\x122\n" +
+	"\x15prefix_queried_tokens\x18\x13 \x01(\x04R\x13prefixQueriedTokens\x120\n" +
+	"\x14prefix_cached_tokens\x18\x14 \x01(\x04R\x12prefixCachedTokens\x12%\n" +
+	"\x0edrafted_tokens\x18\x15 \x01(\x04R\rdraftedTokens\x12'\n" +
+	"\x0faccepted_tokens\x18\x16 \x01(\x04R\x0eacceptedTokens\"8\n" +
 	"\vTuneRequest\x12\x1d\n" +
 	"\athreads\x18\x01 \x01(\rH\x00R\athreads\x88\x01\x01B\n" +
 	"\n" +

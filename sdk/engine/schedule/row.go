@@ -50,7 +50,3 @@ func (r *Row) left() int {
 
 // ready reports whether a forward could take tokens of the row now.
 func (r *Row) ready() bool { return !r.paused && r.left() > 0 }
-
-// Cache puts the first n tokens in the cache before the row's first forward, because they were found in a kept one; it leaves one
-// token at least to compute. It is called between Submit and the row's first place in a Plan, or after it was put back.
-func (r *Row) Cache(n int) { r.cached = min(n, r.Tokens-1) }

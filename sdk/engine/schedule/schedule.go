@@ -24,6 +24,9 @@ type Config struct {
 	Queue int // rows that may wait
 	// Blocks of BlockTokens tokens each are what all caches together may hold.
 	Blocks, BlockTokens int
+	// Restore is asked when a row gets a slot: how many of its first tokens are in its cache already, because they were found in a
+	// kept one. One token at least is computed again. Nil: none ever.
+	Restore func(*Row) int
 }
 
 // Scheduler holds the rows. The zero value is of no use: see New.
@@ -105,6 +108,9 @@ func (s *Scheduler) admit(now time.Time) (admitted []*Row) {
 		s.free -= need
 		r.state, r.blocks, r.admitted = running, need, s.admitted
 		s.slots = append(s.slots, r)
+		if s.config.Restore != nil {
+			r.cached = min(s.config.Restore(r), r.Tokens-1)
+		}
 		admitted = append(admitted, r)
 	}
 	return admitted

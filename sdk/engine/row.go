@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/engine/schedule"
+	"github.com/clademl/clade/sdk/kv"
+)
+
+// row is one request in the engine. The loop alone touches it, but for its mailbox and what never changes.
+type row struct {
+	schedule.Row
+	ids    []int32 // prompt, and what was generated and read
+	prompt int     // how many of them are prompt
+	before int     // how many were generated before a restart
+	cache  *kv.Cache
+	gen    *generation // one of these is nil
+	score  *scoring
+	mail   mailbox
+
+	parted             bool // the request's goroutine knows that it ended
+	over               bool // it ended: what is still in flight for it means nothing
+	counted            int  // tokens of the prompt that Stats has
+	submitted, started time.Time
+	first              time.Time // when its first token was read
+}
+
+// generation is what a row that generates is asked for.
+type generation struct {
+	*request
+	sampler    *sampler
+	constraint Constraint // or nil
+	allowed    []uint32   // its mask for the next token
+	usage      *cladev1.Usage
+	stopAt     int // the host's last token, -1 while it named none
+}
+
+// generated is how many tokens the row has generated, before a restart too.
+func (r *row) generated() int { return len(r.ids) - r.prompt }
+
+// letter is what a request's goroutine has to pass on: all that happened since the last one.
+type letter struct {
+	prefill  *cladev1.PrefillProgress
+	ids      []int32
+	logprobs []*cladev1.TokenLogprobs
+	scores   []scores
+	over     bool
+	err      error
+	finish   *cladev1.Finish
+	done     *cladev1.Usage // of a row that scored
+}
+
+// mailbox carries letters from the loop, which never waits, to the request's goroutine.
+type mailbox struct {
+	mu      sync.Mutex
+	next    letter
+	arrived chan struct{}
+}
+
+func newMailbox() mailbox { return mailbox{arrived: make(chan struct{}, 1)} }
+
+func (m *mailbox) write(change func(*letter)) {
+	m.mu.Lock()
+	change(&m.next)
+	m.mu.Unlock()
+	select {
+	case m.arrived <- struct{}{}:
+	default:
+	}
+}
+
+func (m *mailbox) read() letter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.next
+	m.next = letter{}
+	return l
+}
+
+// held is how much lies there unread.
+func (m *mailbox) held() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.next.ids) + maxUnread*len(m.next.scores)
+}
+
+// maxUnread is how many tokens may lie unread before a row waits for its reader.
+const maxUnread = 4096
