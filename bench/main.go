@@ -76,6 +76,7 @@ func run(ctx context.Context, o options) error {
 		{"machine", func() ([]Row, error) { return machineRows(), nil }},
 		{"host", func() ([]Row, error) { return hostRows(ctx, filepath.Join(o.root, "bin", "clade"), o.model) }},
 		{"rpc", func() ([]Row, error) { return o.rpc(ctx) }},
+		{"tokenize", func() ([]Row, error) { return o.tokenizeRows(ctx) }},
 		{"model", func() ([]Row, error) {
 			r, absent, err := o.models(ctx)
 			missing = absent
