@@ -121,7 +121,10 @@ func (a *app) pluginUpdateCommand() *cobra.Command {
 				first = err
 			}
 		}
-		return first
+		if first != nil || *check {
+			return first
+		}
+		return m.Collect(cmd.Context())
 	}
 	return cmd
 }

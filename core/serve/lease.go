@@ -116,7 +116,7 @@ func (r *registry) begin(m *served, e Engine, leases int) *tenure {
 	m.mu.Lock()
 	m.tenure, m.err, m.used = t, nil, time.Now()
 	m.mu.Unlock()
-	r.wg.Go(func() { r.watch(watched, m, e) })
+	r.wg.Go(func() { r.watch(watched, m, t) })
 	return t
 }
 

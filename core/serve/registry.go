@@ -206,7 +206,8 @@ func (r *registry) List() []openai.Card {
 }
 
 // watch starts a dead engine again, unloads an idle one and replaces one whose plugin was updated, until ctx ends.
-func (r *registry) watch(ctx context.Context, m *served, e Engine) {
+func (r *registry) watch(ctx context.Context, m *served, t *tenure) {
+	e := t.engine
 	stale, stop := m.staleness()
 	defer stop()
 	for {
@@ -215,7 +216,7 @@ func (r *registry) watch(ctx context.Context, m *served, e Engine) {
 			return
 		case <-stale:
 			if m.stale(e) {
-				r.upgrade(m, e)
+				r.upgrade(m, t)
 			}
 			continue
 		case <-m.released:

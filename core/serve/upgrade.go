@@ -19,11 +19,11 @@ func (m *served) staleness() (<-chan time.Time, func()) {
 	return t.C, t.Stop
 }
 
-// upgrade moves m from old to an engine of the version that is installed now. Where the memory admits both, the new one is opened
+// upgrade moves m from t to an engine of the version that is installed now. Where the memory admits both, the new one is opened
 // beside the old, takes the new requests, and the old one ends with its last. Where it does not, new requests queue (at most
 // maxWaiting) until the old one has ended its own. No request is dropped either way. A new version that cannot be opened leaves
 // the old one in place.
-func (r *registry) upgrade(m *served, old Engine) {
+func (r *registry) upgrade(m *served, t *tenure) {
 	if !m.opening.TryLock() {
 		return // it is being closed, or opened; the next tick looks again
 	}
@@ -34,12 +34,12 @@ func (r *registry) upgrade(m *served, old Engine) {
 		}
 	}()
 	m.mu.Lock()
-	t := m.tenure
+	present := m.tenure == t
 	m.mu.Unlock()
-	if t.engine != old {
+	if !present {
 		return
 	}
-	next, err := m.beside(r.ctx, old)
+	next, err := m.beside(r.ctx, t.engine)
 	switch {
 	case err == nil:
 		r.begin(m, next, 0)

@@ -24,10 +24,11 @@ type updated struct {
 	tries   atomic.Int32
 }
 
-// versioned is an engine of one version.
+// versioned is an engine of one version; as core/cli's, it cannot be compared.
 type versioned struct {
 	*fakeEngine
 	version int32
+	_       []int
 }
 
 func newUpdated(t *testing.T, both bool) *updated {
@@ -39,7 +40,7 @@ func newUpdated(t *testing.T, both bool) *updated {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.engines = append(u.engines, e)
-		return versioned{e, u.version.Load()}, nil
+		return versioned{fakeEngine: e, version: u.version.Load()}, nil
 	}
 	beside := func(ctx context.Context, _ Engine) (Engine, error) {
 		u.tries.Add(1)

@@ -77,3 +77,14 @@ func (m *Manager) compare(c *Change) {
 func recordText(r *family.Record) string {
 	return (&family.Manifest{Families: []*family.Record{r}}).JSON()
 }
+
+// Collect removes what nothing needs any more, such as a version that still ran when it was replaced.
+func (m *Manager) Collect(ctx context.Context) error {
+	l, err := m.Store.Lock(ctx, m.Waiting)
+	if err != nil {
+		return err
+	}
+	defer l.Unlock()
+	_, err = l.Collect()
+	return err
+}

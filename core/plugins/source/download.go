@@ -14,14 +14,15 @@ import (
 	"github.com/clademl/clade/sdk/contract"
 )
 
-// attempts is how often a transfer is begun, pause the wait before the second, doubled each time.
-const (
-	attempts = 4
-	pause    = 500 * time.Millisecond
-)
+// attempts is how often a transfer is begun.
+const attempts = 4
 
-// stall is how long a transfer may bring nothing.
-var stall = 30 * time.Second
+// pause is the wait before the second attempt, doubled each time; stall is how long a transfer may bring nothing. Tests shorten
+// them.
+var (
+	pause = 500 * time.Millisecond
+	stall = 30 * time.Second
+)
 
 // passing marks an error that may be gone with the next try.
 type passing struct{ error }
