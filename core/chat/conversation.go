@@ -16,6 +16,9 @@ type Conversation struct {
 	Thinking *bool
 	// Effort is the reasoning effort: none switches reasoning off, any other on.
 	Effort string
+	// Held says that a grammar holds the answer from its first token: there is no room for a thought, and none is asked for unless
+	// somebody does.
+	Held bool
 	// Kwargs are further variables of the template.
 	Kwargs map[string]any
 }
@@ -70,6 +73,7 @@ type wireConversation struct {
 	Documents json.RawMessage `json:"documents,omitempty"`
 	Thinking  *bool           `json:"thinking,omitempty"`
 	Effort    string          `json:"effort,omitempty"`
+	Held      bool            `json:"held,omitempty"`
 	Kwargs    map[string]any  `json:"kwargs,omitempty"`
 }
 
@@ -78,7 +82,7 @@ func (c Conversation) wire() wireConversation {
 	if err != nil {
 		messages = []byte("null") // refused by the one who reads it
 	}
-	return wireConversation{messages, c.Tools, c.Documents, c.Thinking, c.Effort, c.Kwargs}
+	return wireConversation{messages, c.Tools, c.Documents, c.Thinking, c.Effort, c.Held, c.Kwargs}
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
@@ -91,7 +95,7 @@ func (c *Conversation) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return err
 	}
-	*c = Conversation{messages, w.Tools, w.Documents, w.Thinking, w.Effort, w.Kwargs}
+	*c = Conversation{messages, w.Tools, w.Documents, w.Thinking, w.Effort, w.Held, w.Kwargs}
 	return nil
 }
 

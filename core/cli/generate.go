@@ -57,6 +57,7 @@ func (a *app) generateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		base.Held = s.Constraint != nil
 		if (given("ids") || *raw) && (base.Thinking != nil || base.Effort != "") {
 			return contract.Errorf(contract.InvalidArgument, "--thinking", "is about the chat template, which --ids and --raw do not use")
 		}

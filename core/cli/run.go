@@ -40,6 +40,7 @@ func (a *app) runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		base.Held = s.Constraint != nil
 		prompt, chatting, err := a.promptOf(args[1:])
 		if err != nil {
 			return err

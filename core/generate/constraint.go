@@ -89,7 +89,7 @@ func constraintOptions() []option {
 	}
 }
 
-// ToolsSchema is the JSON schema of a call of one of some functions, or of the named one: an object with the function's name and
+// ToolsSchema is the JSON schema of a call of one of some functions (AnyTool), or of the named one: an object with the function's name and
 // its arguments. tools are OpenAI's definitions, as a client wrote them.
 func ToolsSchema(tools json.RawMessage, named string) (string, error) {
 	var list []struct {
@@ -103,7 +103,7 @@ func ToolsSchema(tools json.RawMessage, named string) (string, error) {
 	}
 	var calls []string
 	for _, t := range list {
-		if named != "" && t.Function.Name != named {
+		if named != AnyTool && t.Function.Name != named {
 			continue
 		}
 		name, err := json.Marshal(t.Function.Name)

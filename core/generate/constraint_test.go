@@ -51,7 +51,7 @@ func TestWhatIsNotOneGrammarIsRefused(t *testing.T) {
 
 func TestToolsMakeTheSchemaOfACall(t *testing.T) {
 	tools := json.RawMessage(`[{"type":"function","function":{"name":"a","parameters":{"type":"object"}}},{"type":"function","function":{"name":"b"}}]`)
-	both, err := ToolsSchema(tools, "")
+	both, err := ToolsSchema(tools, AnyTool)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"anyOf":[
 		{"type":"object","properties":{"name":{"const":"a"},"arguments":{"type":"object"}},"required":["name","arguments"],"additionalProperties":false},

@@ -27,9 +27,14 @@ type Prompt struct {
 	Thinking *bool
 	// Tools that were offered, as a JSON list.
 	Tools json.RawMessage
+	// Call holds the reply to one call of the named tool, or of any for AnyTool; "" leaves it to the model.
+	Call string
 	// Notes say what of the request was honoured in part.
 	Notes []string
 }
+
+// AnyTool is the Call of a Prompt whose reply is a call of whichever tool the model picks.
+const AnyTool = "*"
 
 // ToolCall is one call that the model made.
 type ToolCall struct {

@@ -58,6 +58,13 @@ func (t *text) think(c chat.Conversation, server *bool, o *chat.RenderOptions, p
 		o.Kwargs[effortVariable] = c.Effort
 	}
 	asked := c.AsksThinking(variable)
+	if c.Held && asked != nil && *asked {
+		return contract.Errorf(contract.UnsupportedOption, "thinking", "an answer that is held to a grammar has no room for a thought").
+			WithNext("leave one of them out")
+	}
+	if c.Held && variable != "" {
+		asked = new(bool)
+	}
 	if variable == "" {
 		return t.unswitched(c, asked, readsEffort)
 	}

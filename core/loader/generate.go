@@ -29,6 +29,9 @@ func (m *Model) GenerateLayers(ctx context.Context, p generate.Prompt, layers ge
 	if _, err := m.alive(ctx); err != nil { // its options decide what may be asked
 		return generate.Result{}, err
 	}
+	if layers.Request.Constraint, err = m.text.held(p, layers.Request.Constraint); err != nil {
+		return generate.Result{}, err
+	}
 	layers.Model, layers.Family = m.files, m.family
 	layers.NoThinking, layers.TemperatureCap = p.Thinking != nil && !*p.Thinking, m.decision.Family.Record.NoThinkTemperatureCap()
 	settings, err := generate.Resolve(layers, m.honours)

@@ -347,3 +347,20 @@ func TestPropertiesAreCountedWhereNamesCannotComeTwice(t *testing.T) {
 	require.True(t, takes(t, m, w, `{"a":1,"b":2}`))
 	require.False(t, takes(t, m, w, `{"a":1,"a":2}`))
 }
+
+// The grammar that core/loader writes for a call that is forced.
+func TestSchemaWithinALarkGrammarStandsBetweenItsMarkers(t *testing.T) {
+	w := newWords(common...)
+	v := newTestVocabulary(t, w)
+	const call = `call: %json {"x-guidance":{"whitespace_flexible":false,"json_allowed_escapes":"nrbtf\\\""},"type":"object","properties":{"name":{"const":"f"},` +
+		`"arguments":{"type":"object"}},"required":["name","arguments"],"additionalProperties":false}`
+	m := start(t, v, lark("start: \"\\u003cc\\u003e\" \"\\n\" call \"\\n\" \"</c>\"\n"+call+"\n"))
+	require.True(t, takes(t, m, w, "<c>\n{\"name\":\"f\",\"arguments\":{\"a\":[1,\"x\"]}}\n</c>"))
+	require.False(t, takes(t, m, w, "<c>\n{\"name\": \"f\",\"arguments\":{}}\n</c>"))
+	require.False(t, takes(t, m, w, "<c>\n{\"name\":\"g\",\"arguments\":{}}\n</c>"))
+
+	w2 := newWords(append([]string{}, common...)...)
+	m = start(t, v, lark(fmt.Sprintf("start: <[%d]> call\n%s\n", w2.ids["日本"], call)))
+	require.NoError(t, m.Commit(w2.ids["日本"]))
+	require.True(t, takes(t, m, w2, `{"name":"f","arguments":{}}`))
+}

@@ -67,6 +67,9 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, prefix string, pars
 		WriteError(w, err)
 		return
 	}
+	for i := range prompts {
+		prompts[i].Call = q.forced
+	}
 	id, err := newID(prefix)
 	if err != nil {
 		WriteError(w, err)

@@ -25,7 +25,8 @@ type chatRequest struct {
 	settings     generate.Settings
 	n            uint32
 	choice       toolChoice
-	oneCall      bool // parallel_tool_calls: false
+	forced       string // the Call of the prompt
+	oneCall      bool   // parallel_tool_calls: false
 
 	// maxCompletion is set when max_completion_tokens was, which beats max_tokens.
 	maxCompletion *uint32
@@ -139,6 +140,7 @@ func (q *chatRequest) finish(tree map[string]json.RawMessage) error {
 	if q.maxCompletion != nil {
 		q.settings.MaxTokens = q.maxCompletion
 	}
+	q.conversation.Held = q.settings.Constraint != nil || q.forced != ""
 	return q.settings.Check()
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/chat/toolcall"
+	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/sdk/contract"
 )
 
@@ -146,7 +147,10 @@ func (q *chatRequest) finishTools() error {
 		if len(tools) == 0 {
 			return badField(contract.InvalidArgument, "tool_choice", "needs tools")
 		}
-		return badField(contract.UnsupportedOption, "tool_choice", "a call cannot be forced: this version constrains no output; use auto")
+		q.forced = q.choice.name
+		if q.choice.mode == "required" {
+			q.forced = generate.AnyTool
+		}
 	case "none":
 		q.conversation.Tools = nil
 	}
