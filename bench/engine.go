@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clademl/clade/core/compose"
 	corefamily "github.com/clademl/clade/core/family"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/hub"
@@ -79,7 +80,8 @@ type cladeEngine struct {
 	text  string
 }
 
-func openClade(ctx context.Context, root, model string, threads uint32) (*cladeEngine, error) {
+// openClade opens a model with these wishes.
+func openClade(ctx context.Context, root, model string, w compose.Wishes) (*cladeEngine, error) {
 	offers, err := corefamily.Embedded()
 	if err != nil {
 		return nil, err
@@ -101,9 +103,7 @@ func openClade(ctx context.Context, root, model string, threads uint32) (*cladeE
 	if err != nil {
 		return nil, err
 	}
-	var w loader.Wishes
-	w.Threads = threads
-	p, err := d.Plan(ctx, w)
+	p, err := d.Plan(ctx, loader.Wishes{Wishes: w})
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}

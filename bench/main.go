@@ -22,6 +22,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/clademl/clade/core/compose"
 )
 
 type options struct {
@@ -48,7 +50,7 @@ func parse() options {
 	flag.StringVar(&o.out, "out", "bench/out.json", "where the rows go")
 	flag.IntVar(&o.repeats, "repeats", 5, "repeats of each side")
 	flag.UintVar(&o.threads, "threads", 2, "threads of each side")
-	only := flag.String("only", "machine,host,rpc,tokenize,model,two,shapes,kernels,guidance", "parts to measure")
+	only := flag.String("only", "machine,host,rpc,tokenize,model,two,lengths,shapes,kernels,guidance", "parts to measure")
 	without := flag.String("without", "", "peers to leave out (llama.cpp, mlx-lm)")
 	flag.Parse()
 	o.only, o.without = strings.Split(*only, ","), strings.Split(*without, ",")
@@ -83,6 +85,7 @@ func run(ctx context.Context, o options) error {
 			return r, err
 		}},
 		{"two", func() ([]Row, error) { return o.twoRows(ctx) }},
+		{"lengths", func() ([]Row, error) { return o.lengthRows(ctx) }},
 		{"shapes", func() ([]Row, error) { return o.shapeRows(ctx) }},
 		{"kernels", func() ([]Row, error) { return o.kernelRows(ctx) }},
 		{"guidance", func() ([]Row, error) { return o.guidanceRows(ctx) }},
@@ -116,7 +119,7 @@ func (o options) rpc(ctx context.Context) ([]Row, error) {
 // models opens clade and the peers, checks each with the known question, and measures. A peer that cannot be measured
 // gets a row that says why.
 func (o options) models(ctx context.Context) (rows []Row, missing []error, err error) {
-	clade, err := openClade(ctx, o.root, o.model, uint32(o.threads))
+	clade, err := openClade(ctx, o.root, o.model, compose.Wishes{Threads: uint32(o.threads)})
 	if err != nil {
 		return nil, nil, fmt.Errorf("clade: %w", err)
 	}

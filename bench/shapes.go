@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clademl/clade/core/compose"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/sdk/artifact"
 )
@@ -165,7 +166,7 @@ func (o options) shapeRows(ctx context.Context) ([]Row, error) {
 }
 
 func (o options) oneShape(ctx context.Context, s shape, dir string, matmul float64) ([]Row, error) {
-	clade, err := openClade(ctx, o.root, dir, uint32(o.threads))
+	clade, err := openClade(ctx, o.root, dir, compose.Wishes{Threads: uint32(o.threads)})
 	if err != nil {
 		return nil, err
 	}

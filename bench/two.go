@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/clademl/clade/core/compose"
 )
 
 // twoRows measure two open models that decode at once, as a server of both does: with the cores divided over them, and, as the
@@ -12,7 +14,7 @@ import (
 func (o options) twoRows(ctx context.Context) ([]Row, error) {
 	var models [2]*cladeEngine
 	for i := range models {
-		m, err := openClade(ctx, o.root, o.model, uint32(o.threads))
+		m, err := openClade(ctx, o.root, o.model, compose.Wishes{Threads: uint32(o.threads)})
 		if err != nil {
 			return nil, err
 		}

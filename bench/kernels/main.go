@@ -72,8 +72,8 @@ func run(dir string, threads, repeats int) error {
 			{"gate-up", 3072, 1024, mlx.SiLU, 2},
 			{"down", 1024, 3072, mlx.NoGate, 1},
 		} {
-			for _, bits := range []int{4, 8, 0} {
-				if err := b.linear(l, bits, rows); err != nil {
+			for _, f := range []format{{4, false}, {8, false}, {0, false}, {4, true}, {8, true}} {
+				if err := b.linear(l, f, rows); err != nil {
 					return err
 				}
 			}
@@ -97,6 +97,22 @@ type bench struct {
 	out     *json.Encoder
 }
 
+// format is how a weight is stored, and whether products round activations to 8 bits (kernels=fast).
+type format struct {
+	bits int // affine, groups of 64; 0: bfloat16
+	int8 bool
+}
+
+func (f format) String() string {
+	switch {
+	case f.bits == 0:
+		return "bf16"
+	case f.int8:
+		return fmt.Sprintf("q%d-g64-int8", f.bits)
+	}
+	return fmt.Sprintf("q%d-g64", f.bits)
+}
+
 type linear struct {
 	name       string
 	rows, cols int
@@ -104,7 +120,7 @@ type linear struct {
 	weights    int
 }
 
-func (b bench) linear(l linear, bits, rows int) error {
+func (b bench) linear(l linear, f format, rows int) error {
 	return b.worker.Do(context.Background(), func(s *mlx.Scope) error {
 		var held []*mlx.Packed
 		defer func() {
@@ -114,20 +130,22 @@ func (b bench) linear(l linear, bits, rows int) error {
 		}()
 		perValue := 2.0
 		for range copies * l.weights {
-			p, err := b.weight(l.rows, l.cols, bits)
+			p, err := b.weight(l.rows, l.cols, f.bits)
 			if err != nil {
 				return err
 			}
 			held = append(held, p)
+			if err := p.SetInt8(f.int8); err != nil {
+				return err
+			}
 		}
-		format := "bf16"
-		if bits > 0 {
-			format, perValue = fmt.Sprintf("q%d-g64", bits), float64(bits)/8+4.0/64
+		if f.bits > 0 {
+			perValue = float64(f.bits)/8 + 4.0/64
 		}
 		x := s.Full([]int{1, rows, l.cols}, s.Scalar(0.5, mlx.Float32), mlx.Float32)
 		values := float64(l.weights * l.rows * l.cols)
 		return b.time(s, result{
-			Name: fmt.Sprintf("linear/%s/%s/rows%d", l.name, format, rows), Bytes: values * perValue, Flops: 2 * values * float64(rows),
+			Name: fmt.Sprintf("linear/%s/%s/rows%d", l.name, f, rows), Bytes: values * perValue, Flops: 2 * values * float64(rows),
 		}, func(s *mlx.Scope, i int) *mlx.Array {
 			return s.PackedLinear(x, mlx.PackedLinear{Weights: held[i*l.weights : (i+1)*l.weights], Gate: l.gate})
 		})
