@@ -42,8 +42,16 @@ var (
 	}
 )
 
+// AttendRows is Attend for a step of several sequences.
+var AttendRows = Kernel{
+	Name:      "attend-rows",
+	Signature: "qkv [1, T, (heads + 2 kv_heads) d] of all sequences, keys and values of each -> [1, T, heads d]",
+	Devices:   []string{"cpu"},
+	Fallback:  "attend, once for each sequence",
+}
+
 // CPU is the registry of all of them.
-func CPU() Registry { return NewRegistry(Linear, Embed, Attend, LinearInt8) }
+func CPU() Registry { return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows) }
 
 // Tested is the runtime's library with every kernel compared with its fallback once.
 type Tested struct {
@@ -75,6 +83,7 @@ func Load(r *mlx.Runtime) (_ *Tested, err error) {
 // tests compare a kernel with its fallback.
 var tests = map[string]func(*mlx.Scope, *mlx.Kernels) error{
 	Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend, LinearInt8.Name: testLinearInt8,
+	AttendRows.Name: testAttendRows,
 }
 
 // SelfTest is the result of the comparison at load.
@@ -218,4 +227,18 @@ func testAttend(s *mlx.Scope, _ *mlx.Kernels) error {
 	rope := mlx.RoPE{Dims: dim, Base: 10000}
 	o := s.SDPA(s.RoPE(part(0, heads), rope, 0), s.RoPE(part(heads, kvHeads), rope, 0), part(heads+kvHeads, kvHeads), 0.25, mlx.Causal(), nil)
 	return agree(s, got, s.Reshape(s.Transpose(o, 0, 2, 1, 3), 1, rows, heads*dim))
+}
+
+// testAttendRows compares two sequences of one call with each alone.
+func testAttendRows(s *mlx.Scope, _ *mlx.Kernels) error {
+	const dim, rows = 16, 5
+	qkv := wave(s, 8, 1, 2*rows, 3*dim)
+	cache := func() *mlx.Array { return s.Zeros([]int{1, 1, 256, dim}, mlx.Float32) }
+	a := mlx.PackedAttention{Heads: 1, KVHeads: 1, HeadDim: dim, RopeScale: 1, RopeMScale: 1, Scale: 0.25}
+	first, _, _ := s.PackedAttend(s.SliceAxis(qkv, 1, 0, rows), cache(), cache(), a)
+	second, _, _ := s.PackedAttend(s.SliceAxis(qkv, 1, rows, 2*rows), cache(), cache(), a)
+	both, _ := s.PackedAttendRows(qkv, []mlx.PackedSequence{
+		{Keys: cache(), Values: cache(), Tokens: rows}, {Keys: cache(), Values: cache(), Tokens: rows},
+	}, a)
+	return agree(s, both, s.Concat(1, first, second))
 }

@@ -77,6 +77,9 @@ func (p *Pass) Attend(s *mlx.Scope, i int, qkv *mlx.Array, a Attention) *mlx.Arr
 	if len(p.segments) == 1 {
 		return p.attend(s, p.segments[0], i, qkv, a)
 	}
+	if p.segments[0].Cache.kernels && mlx.AttendsRows(len(p.segments)) {
+		return p.attendRows(s, spec, i, qkv, a)
+	}
 	parts, first := make([]*mlx.Array, len(p.segments)), 0
 	for j, g := range p.segments {
 		parts[j] = p.attend(s, g, i, s.SliceAxis(qkv, 1, first, first+g.Tokens), a)
@@ -119,21 +122,51 @@ func split(s *mlx.Scope, x *mlx.Array, first, n, dim int) *mlx.Array {
 
 // attendPacked is attend as one kernel, which writes the caches in place: their handles are replaced by those it returns.
 func attendPacked(s *mlx.Scope, spec Spec, l *layer, qkv *mlx.Array, offset, tokens int, a Attention) *mlx.Array {
-	shape := []int{1, spec.Heads, 0, spec.HeadDim}
-	end := offset + tokens
-	l.keys, l.values = grow(s, l.keys, shape, qkv.DType(), end), grow(s, l.values, shape, qkv.DType(), end)
+	l.room(s, spec, qkv.DType(), offset+tokens)
+	args := a.packed(spec)
+	args.Offset = offset
+	out, keys, values := s.PackedAttend(qkv, l.keys, l.values, args)
+	l.replace(s, keys, values)
+	return out
+}
+
+// attendRows is attendPacked of all segments in one node, whatever their number.
+func (p *Pass) attendRows(s *mlx.Scope, spec Spec, i int, qkv *mlx.Array, a Attention) *mlx.Array {
+	sequences := make([]mlx.PackedSequence, len(p.segments))
+	for j, g := range p.segments {
+		l := &g.Cache.layers[i]
+		l.room(s, spec, qkv.DType(), g.Cache.offset+g.Tokens)
+		sequences[j] = mlx.PackedSequence{Keys: l.keys, Values: l.values, Offset: g.Cache.offset, Tokens: g.Tokens}
+	}
+	out, after := s.PackedAttendRows(qkv, sequences, a.packed(spec))
+	for j, g := range p.segments {
+		g.Cache.layers[i].replace(s, after[j].Keys, after[j].Values)
+	}
+	return out
+}
+
+// packed is the kernel's description of the attention.
+func (a Attention) packed(spec Spec) mlx.PackedAttention {
 	args := mlx.PackedAttention{
-		Heads: a.Heads, KVHeads: spec.Heads, HeadDim: spec.HeadDim, RopeScale: 1, RopeMScale: 1,
-		Scale: a.Scale, Offset: offset, Window: spec.Window,
+		Heads: a.Heads, KVHeads: spec.Heads, HeadDim: spec.HeadDim, RopeScale: 1, RopeMScale: 1, Scale: a.Scale, Window: spec.Window,
 	}
 	if a.Rope != nil {
 		a.Rope.Kernel(&args)
 	}
-	out, keys, values := s.PackedAttend(qkv, l.keys, l.values, args)
+	return args
+}
+
+// room makes the layer's buffers long enough for end tokens.
+func (l *layer) room(s *mlx.Scope, spec Spec, dtype mlx.DType, end int) {
+	shape := []int{1, spec.Heads, 0, spec.HeadDim}
+	l.keys, l.values = grow(s, l.keys, shape, dtype, end), grow(s, l.values, shape, dtype, end)
+}
+
+// replace takes the buffers that a kernel returned for those it was given.
+func (l *layer) replace(s *mlx.Scope, keys, values *mlx.Array) {
 	l.keys.Close()
 	l.values.Close()
 	l.keys, l.values = s.Keep(keys), s.Keep(values)
-	return out
 }
 
 // mask is what the last queries of keys may see: everything for one query, causal, or causal within a window. Masks are made

@@ -328,12 +328,7 @@ func (s *Scope) PackedAttend(qkv, keys, values *Array, a PackedAttention) (out, 
 	if !s.usable(op) || !s.have(op, qkv, keys, values) || !s.haveOrNil(op, a.InvFreq, a.QNorm, a.KNorm) {
 		return inert, inert, inert
 	}
-	o := C.ck_attend(qkv.ctx, keys.ctx, values.ctx, a.InvFreq.handle(), a.QNorm.handle(), a.KNorm.handle(), C.ck_attention{
-		heads: C.int(a.Heads), kv_heads: C.int(a.KVHeads), head_dim: C.int(a.HeadDim),
-		rope_dims: C.int(a.RopeDims), rope_traditional: C.bool(a.RopeTraditional),
-		rope_scale: C.float(a.RopeScale), rope_mscale: C.float(a.RopeMScale),
-		scale: C.float(a.Scale), offset: C.int(a.Offset), window: C.int(a.Window), norm_eps: C.float(a.NormEps),
-	}, s.stream)
+	o := C.ck_attend(qkv.ctx, keys.ctx, values.ctx, a.InvFreq.handle(), a.QNorm.handle(), a.KNorm.handle(), a.c(a.Offset), s.stream)
 	if o.rc != 0 {
 		s.failOp(op, qkv, keys, values)
 		return inert, inert, inert

@@ -36,7 +36,9 @@ typedef struct {
 // Kernels that an older library lacks: whoever calls one has found its name in the list.
 #define CK_LATER(F)                               \
 	F(int, weight_set_int8, (weight, bool))       \
-	F(int, kernels_place, (int))
+	F(int, kernels_place, (int))                  \
+	F(int, attend_rows, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const int *, const int *, mlx_array, mlx_array, \
+	                     mlx_array, const ck_attention *, mlx_stream))
 
 // LACKS is the answer of a function that calls one which is not there.
 #define LACKS(name)                                                        \
@@ -141,4 +143,17 @@ ck_three ck_attend(void *qkv, void *keys, void *values, void *inv_freq, void *q_
 	int rc = failed(p_attend(&out, &k, &v, (mlx_array){qkv}, (mlx_array){keys}, (mlx_array){values}, (mlx_array){inv_freq},
 	                         (mlx_array){q_norm}, (mlx_array){k_norm}, &a, (mlx_stream){stream}));
 	return (ck_three){out.ctx, k.ctx, v.ctx, rc};
+}
+
+bool ck_attends_rows(void) { return p_attend_rows != NULL; }
+int ck_attend_rows(void **out, void **new_caches, void *qkv, void *const *caches, int count, const int *offsets, const int *rows,
+                   void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream) {
+	LACKS(attend_rows)
+	mlx_array o = {0}, in[2 * CK_MAX_SEQUENCES], made[2 * CK_MAX_SEQUENCES] = {{0}};
+	for (int i = 0; i < 2 * count; i++) in[i].ctx = caches[i];
+	int rc = failed(p_attend_rows(&o, made, (mlx_array){qkv}, in, count, offsets, rows, (mlx_array){inv_freq}, (mlx_array){q_norm},
+	                              (mlx_array){k_norm}, &a, (mlx_stream){stream}));
+	*out = o.ctx;
+	for (int i = 0; i < 2 * count; i++) new_caches[i] = made[i].ctx;
+	return rc;
 }

@@ -5,7 +5,7 @@
 
 #include "shim.h"
 
-enum { CK_ABI = 1, CK_MAX_WEIGHTS = 8 };
+enum { CK_ABI = 1, CK_MAX_WEIGHTS = 8, CK_MAX_SEQUENCES = 256 };
 
 typedef struct {
 	int heads, kv_heads, head_dim;
@@ -48,5 +48,10 @@ int ck_free(void *w);
 cx_out ck_linear(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual, void *stream);
 cx_out ck_embed(void *ids, void *w, int dtype, void *stream);
 ck_three ck_attend(void *qkv, void *keys, void *values, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream);
+
+// count is at most CK_MAX_SEQUENCES; caches and new_caches have 2 * count.
+bool ck_attends_rows(void);
+int ck_attend_rows(void **out, void **new_caches, void *qkv, void *const *caches, int count, const int *offsets, const int *rows,
+                   void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream);
 
 #endif

@@ -118,6 +118,23 @@ int clade_attend(
     const clade_attention* a,
     clade_stream s);
 
+/* The same for several sequences whose rows lie one after another along L, each with a cache of its own: caches and new_caches
+ * [2 count] are keys and values in turn, offsets and rows [count]; a->offset is not read. No two share a cache. Beside
+ * "attend-rows" in the list. */
+int clade_attend_rows(
+    clade_array* out,
+    clade_array* new_caches,
+    clade_array qkv,
+    const clade_array* caches,
+    int count,
+    const int* offsets,
+    const int* rows,
+    clade_array inv_freq,
+    clade_array q_norm,
+    clade_array k_norm,
+    const clade_attention* a,
+    clade_stream s);
+
 #ifdef __cplusplus
 #pragma GCC visibility pop
 }

@@ -22,27 +22,27 @@ enum Slot { kScores = 4, kKeys, kPartial, kQuery };
 // its last ones.
 struct Rotary {
   std::vector<float> cos, sin, inv_freq;
-  int half = 0, offset = -1;
+  std::vector<int> positions;
+  int half = -1;
   float scale = 1;
 
-  static const Rotary& of(const AttentionCall& a, int rows, const float* inv_freq) {
+  static const Rotary& of(const AttentionCall& a, const std::vector<int>& positions, const float* inv_freq) {
     static thread_local Rotary last;
     const int half = a.rope_dims / 2;
-    const size_t n = size_t(rows) * size_t(half);
-    if (last.offset == a.offset && last.half == half && last.scale == a.rope_scale && last.cos.size() == n &&
+    if (last.half == half && last.scale == a.rope_scale && last.positions == positions &&
         std::equal(last.inv_freq.begin(), last.inv_freq.end(), inv_freq))
       return last;
-    last.offset = a.offset;
+    last.positions = positions;
     last.half = half;
     last.scale = a.rope_scale;
     last.inv_freq.assign(inv_freq, inv_freq + half);
-    last.cos.resize(n);
-    last.sin.resize(n);
-    for (int r = 0; r < rows; r++)
+    last.cos.clear();
+    last.sin.clear();
+    for (int position : positions)
       for (int i = 0; i < half; i++) {
-        const float angle = float(a.offset + r) * a.rope_scale * inv_freq[i];
-        last.cos[size_t(r) * size_t(half) + size_t(i)] = std::cos(angle);
-        last.sin[size_t(r) * size_t(half) + size_t(i)] = std::sin(angle);
+        const float angle = float(position) * a.rope_scale * inv_freq[i];
+        last.cos.push_back(std::cos(angle));
+        last.sin.push_back(std::sin(angle));
       }
     return last;
   }
@@ -60,10 +60,11 @@ struct Rotary {
   }
 };
 
+// One segment of a call.
 struct Run {
   const AttentionCall& a;
   DType dtype;
-  int rows, capacity;
+  int offset, rows, capacity;
   uint8_t *keys, *values;
   float* q;  // [kv_heads][rows][group][head_dim], rotated and scaled
   uint8_t* out;
@@ -105,9 +106,9 @@ void prepare_head(const Run& r, float* v, const float* norm, const Rotary* rope,
 void reduce_tile(const Run& r, int h, int row0, int n, int t, float* partial) {
   const Level& l = level();
   const int d = r.a.head_dim, g = r.group(), lines = n * g;
-  const int first = t * kTile, last = std::min(first + kTile, r.a.offset + row0 + n);
+  const int first = t * kTile, last = std::min(first + kTile, r.offset + row0 + n);
   const int count = last - first, panels = (count + kLanes - 1) / kLanes;
-  const int seen = std::clamp(r.begin(r.a.offset + row0) - first, 0, count) / kLanes * kLanes;
+  const int seen = std::clamp(r.begin(r.offset + row0) - first, 0, count) / kLanes * kLanes;
 
   float* kt = scratch(kKeys, size_t(kTile) * size_t(d));
   float* s = scratch(kScores, size_t(lines) * kTile);
@@ -126,7 +127,7 @@ void reduce_tile(const Run& r, int h, int row0, int n, int t, float* partial) {
 
   const size_t ldp = size_t(d) + 2;
   for (int i = 0; i < lines; i++) {
-    const int pos = r.a.offset + row0 + i / g;
+    const int pos = r.offset + row0 + i / g;
     const int b = std::clamp(r.begin(pos) - first, 0, count), e = std::clamp(pos + 1 - first, 0, count);
     float* si = s + size_t(i) * kTile;
     float* out = partial + size_t(i) * ldp;
@@ -183,19 +184,39 @@ void finish(const Run& r, int h, int row0, int n, float* acc) {
   }
 }
 
-// Few rows: the tiles of all heads are divided over the threads, then merged in order.
-void attend_by_tiles(const Run& r) {
-  const int d = r.a.head_dim, lines = r.rows * r.group();
-  const int t0 = r.begin(r.a.offset) / kTile, t1 = (r.a.offset + r.rows + kTile - 1) / kTile, tiles = t1 - t0;
-  const size_t ld = size_t(lines) * (size_t(d) + 2);
-  float* partial = scratch(kPartial, size_t(r.a.kv_heads) * size_t(tiles) * ld);
-  Pool::get().run(r.a.kv_heads * tiles, [&](int u) {
-    reduce_tile(r, u / tiles, 0, r.rows, t0 + u % tiles, partial + size_t(u) * ld);
+// Segments of few rows: the tiles of all their heads are divided over the threads, then merged in order.
+void attend_by_tiles(const std::vector<const Run*>& runs) {
+  struct Unit {
+    const Run* run;
+    int head, first, tiles;
+    float* partial;  // of its first tile
+  };
+  std::vector<Unit> units;           // a head of a segment
+  std::vector<std::pair<int, int>> pieces;  // unit, tile
+  size_t floats = 0;
+  auto line = [](const Run& r) { return size_t(r.rows * r.group()) * (size_t(r.a.head_dim) + 2); };
+  for (const Run* r : runs) {
+    const int t0 = r->begin(r->offset) / kTile, tiles = (r->offset + r->rows + kTile - 1) / kTile - t0;
+    for (int h = 0; h < r->a.kv_heads; h++) {
+      for (int t = 0; t < tiles; t++) pieces.emplace_back(int(units.size()), t);
+      units.push_back({r, h, t0, tiles, nullptr});
+      floats += size_t(tiles) * line(*r);
+    }
+  }
+  float* at = scratch(kPartial, floats);
+  for (Unit& u : units) {
+    u.partial = at;
+    at += size_t(u.tiles) * line(*u.run);
+  }
+  Pool::get().run(int(pieces.size()), [&](int i) {
+    const Unit& u = units[size_t(pieces[size_t(i)].first)];
+    const int t = pieces[size_t(i)].second;
+    reduce_tile(*u.run, u.head, 0, u.run->rows, u.first + t, u.partial + size_t(t) * line(*u.run));
   });
-  for (int h = 0; h < r.a.kv_heads; h++) {
-    float* acc = partial + size_t(h) * size_t(tiles) * ld;
-    for (int t = 1; t < tiles; t++) merge(acc, acc + size_t(t) * ld, lines, d);
-    finish(r, h, 0, r.rows, acc);
+  for (const Unit& u : units) {
+    const Run& r = *u.run;
+    for (int t = 1; t < u.tiles; t++) merge(u.partial, u.partial + size_t(t) * line(r), r.rows * r.group(), r.a.head_dim);
+    finish(r, u.head, 0, r.rows, u.partial);
   }
 }
 
@@ -206,7 +227,7 @@ void attend_by_rows(const Run& r) {
   const size_t ld = size_t(step) * size_t(g) * (size_t(d) + 2);
   Pool::get().run(r.a.kv_heads * blocks, [&](int u) {
     const int h = u % r.a.kv_heads, row0 = (blocks - 1 - u / r.a.kv_heads) * step, n = std::min(step, r.rows - row0);
-    const int t0 = r.begin(r.a.offset + row0) / kTile, t1 = (r.a.offset + row0 + n + kTile - 1) / kTile;
+    const int t0 = r.begin(r.offset + row0) / kTile, t1 = (r.offset + row0 + n + kTile - 1) / kTile;
     float* acc = scratch(kPartial, 2 * ld);
     reduce_tile(r, h, row0, n, t0, acc);
     for (int t = t0 + 1; t < t1; t++) {
@@ -219,29 +240,48 @@ void attend_by_rows(const Run& r) {
 
 }  // namespace
 
-void AttentionCall::run(DType dtype, const void* qkv, int rows, void* keys, void* values, int capacity,
-                        const float* inv_freq, const void* q_norm, const void* k_norm, void* out) const {
-  if (rows == 0) return;
+void AttentionCall::run(DType dtype, const void* qkv, const std::vector<AttentionSegment>& segments, const float* inv_freq,
+                        const void* q_norm, const void* k_norm, void* out) const {
   const Level& l = level();
   const int d = head_dim, g = heads / kv_heads;
-  Run r{*this, dtype,    rows, capacity, static_cast<uint8_t*>(keys), static_cast<uint8_t*>(values),
-        scratch(kQuery, size_t(rows) * size_t(heads) * size_t(d)), static_cast<uint8_t*>(out)};
-  const Rotary& rope = Rotary::of(*this, rows, inv_freq);
+  const size_t size = dtype == DType::f32 ? 4 : 2, line = size_t(heads) * size_t(d);
+  std::vector<int> positions;
+  std::vector<size_t> of;  // the segment of a row
+  for (size_t i = 0; i < segments.size(); i++)
+    for (int r = 0; r < segments[i].rows; r++) {
+      positions.push_back(segments[i].offset + r);
+      of.push_back(i);
+    }
+  const int rows = int(positions.size());
+  if (rows == 0) return;
+  float* q = scratch(kQuery, size_t(rows) * line);
+  std::vector<Run> runs;
+  std::vector<int> firsts;
+  int first = 0;
+  for (const AttentionSegment& s : segments) {
+    runs.push_back({*this, dtype, s.offset, s.rows, s.capacity, static_cast<uint8_t*>(s.keys), static_cast<uint8_t*>(s.values),
+                    q + size_t(first) * line, static_cast<uint8_t*>(out) + size_t(first) * line * size});
+    firsts.push_back(first);
+    first += s.rows;
+  }
+  const Rotary& rope = Rotary::of(*this, positions, inv_freq);
   std::vector<float> qn, kn;
   if (q_norm) l.widen(dtype, q_norm, size_t(d), (qn.resize(size_t(d)), qn.data()));
   if (k_norm) l.widen(dtype, k_norm, size_t(d), (kn.resize(size_t(d)), kn.data()));
 
   const size_t width = size_t(heads + 2 * kv_heads) * size_t(d);
   auto prepare = [&](int row) {
-    const uint8_t* x = static_cast<const uint8_t*>(qkv) + size_t(row) * width * r.size();
+    const Run& r = runs[of[size_t(row)]];
+    const int own = row - firsts[of[size_t(row)]], position = positions[size_t(row)];
+    const uint8_t* x = static_cast<const uint8_t*>(qkv) + size_t(row) * width * size;
     std::vector<float> v(static_cast<size_t>(d));
-    for (int h = 0; h < heads + 2 * kv_heads; h++, x += size_t(d) * r.size()) {
+    for (int h = 0; h < heads + 2 * kv_heads; h++, x += size_t(d) * size) {
       if (h >= heads + kv_heads) {
-        std::memcpy(r.values + r.cache_at(h - heads - kv_heads, offset + row), x, size_t(d) * r.size());
+        std::memcpy(r.values + r.cache_at(h - heads - kv_heads, position), x, size_t(d) * size);
         continue;
       }
       const bool query = h < heads;
-      float* dst = query ? r.q + ((size_t(h / g) * size_t(rows) + size_t(row)) * size_t(g) + size_t(h % g)) * size_t(d)
+      float* dst = query ? r.q + ((size_t(h / g) * size_t(r.rows) + size_t(own)) * size_t(g) + size_t(h % g)) * size_t(d)
                          : v.data();
       l.widen(dtype, x, size_t(d), dst);
       const auto& norm = query ? qn : kn;
@@ -249,18 +289,26 @@ void AttentionCall::run(DType dtype, const void* qkv, int rows, void* keys, void
       if (query)
         l.scale_mul(dst, scale, nullptr, d, dst);
       else
-        l.narrow(dtype, dst, size_t(d), r.keys + r.cache_at(h - heads, offset + row));
+        l.narrow(dtype, dst, size_t(d), r.keys + r.cache_at(h - heads, position));
     }
   };
   if (rows < 8) {
     for (int row = 0; row < rows; row++) prepare(row);
-    return attend_by_tiles(r);
+  } else {
+    const int piece = piece_of(rows, 1);
+    Pool::get().run((rows + piece - 1) / piece, [&](int i) {
+      for (int row = i * piece; row < std::min(rows, (i + 1) * piece); row++) prepare(row);
+    });
   }
-  const int piece = piece_of(rows, 1);
-  Pool::get().run((rows + piece - 1) / piece, [&](int i) {
-    for (int row = i * piece; row < std::min(rows, (i + 1) * piece); row++) prepare(row);
-  });
-  attend_by_rows(r);
+  std::vector<const Run*> few;
+  for (const Run& r : runs) {
+    if (r.rows == 0) continue;
+    if (r.rows < 8)
+      few.push_back(&r);
+    else
+      attend_by_rows(r);
+  }
+  if (!few.empty()) attend_by_tiles(few);
 }
 
 }  // namespace clade

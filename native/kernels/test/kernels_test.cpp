@@ -215,9 +215,9 @@ void attention() {
               std::vector<uint8_t> keys(size_t(kv) * capacity * size_t(dim) * size, 0xff), values(keys), out(size_t(total) * size_t(heads * dim) * size);
               for (int offset = 0, i = 0; offset < total; i++) {
                 const int rows = std::min(cuts[size_t(i) % cuts.size()], total - offset);
-                AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, offset, window, 1e-6f};
-                a.run(t, qkv.data() + size_t(offset) * width * size, rows, keys.data(), values.data(), capacity, freq.data(), norm.data(), nullptr,
-                      out.data() + size_t(offset) * size_t(heads * dim) * size);
+                AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, window, 1e-6f};
+                a.run(t, qkv.data() + size_t(offset) * width * size, {{offset, rows, keys.data(), values.data(), capacity}}, freq.data(),
+                      norm.data(), nullptr, out.data() + size_t(offset) * size_t(heads * dim) * size);
                 offset += rows;
               }
               return out;
@@ -229,7 +229,36 @@ void attention() {
             const auto whole = run({total});
             expect(run({256, 3, 7, 1}) == whole, what + " in pieces");
             expect(run({1}) == whole, what + " token by token");
-            for (uint8_t b : whole) (void)b;
+            // Three sequences of one call, at different places, have what each has alone.
+            auto together = [&] {
+              std::vector<std::vector<uint8_t>> caches(6, std::vector<uint8_t>(size_t(kv) * capacity * size_t(dim) * size, 0xff));
+              std::vector<uint8_t> out(size_t(total) * size_t(heads * dim) * size), all;
+              AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, window, 1e-6f};
+              int done[3] = {0, 0, 0};
+              for (const auto& step : {std::vector<int>{258, 3, 9}, {1, 1, 0}, {1, 2, 1}}) {
+                std::vector<uint8_t> in;
+                std::vector<AttentionSegment> segments;
+                for (size_t i = 0; i < 3; i++) {
+                  auto at = qkv.begin() + long(size_t(done[i]) * width * size);
+                  in.insert(in.end(), at, at + long(size_t(step[i]) * width * size));
+                  segments.push_back({done[i], step[i], caches[2 * i].data(), caches[2 * i + 1].data(), capacity});
+                  done[i] += step[i];
+                }
+                a.run(t, in.data(), segments, freq.data(), norm.data(), nullptr, out.data());
+                const size_t made = in.size() / width * size_t(heads * dim);
+                all.insert(all.end(), out.begin(), out.begin() + long(made));
+              }
+              return all;
+            };
+            std::vector<uint8_t> want;
+            auto take = [&](int from, int n) {
+              auto at = whole.begin() + long(size_t(from) * size_t(heads * dim) * size);
+              want.insert(want.end(), at, at + long(size_t(n) * size_t(heads * dim) * size));
+            };
+            for (auto [from, n] : {std::pair{0, 258}, {0, 3}, {0, 9}, {258, 1}, {3, 1}, {259, 1}, {4, 2}, {9, 1}}) take(from, n);
+            expect(together() == want, what + " of three sequences");
+            Pool::get().set_threads(1);
+            expect(together() == want, what + " of three sequences on one thread");
           }
 }
 
