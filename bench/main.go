@@ -1,6 +1,6 @@
 // Command bench measures clade beside its peers on one machine, in one run, and writes bench/out.json.
 //
-//	bench -root DIR -model FILE.gguf -python PYTHON -out FILE [-only machine,host,rpc,tokenize,model,two,shapes,kernels,guidance] [-repeats 5] [-without PEER,...]
+//	bench -root DIR -model FILE.gguf -python PYTHON -out FILE [-only machine,host,rpc,tokenize,model,two,lengths,shapes,kernels,guidance] [-repeats 5] [-without PEER,...]
 //
 // What is compared, and how: docs/testing.md. Invariants: a peer is measured only after it gave the right answer to a
 // known question; one that is missing or wrong is named in the output and makes the run fail, unless -without names it;
