@@ -80,13 +80,13 @@ release: bin/tools/licences ## the host for this platform as a tarball and, on L
 tools: bin/tools/.made ## development tools into bin/tools/
 
 bin/tools/.made: tools/go.mod tools/go.sum $(wildcard tools/licences/*.go) native/versions.json | bin/tools/setup
-	@cd tools && GOWORK=off GOBIN=$(CURDIR)/bin/tools go install tool ./licences
+	@cd tools && GOWORK=off GOBIN="$(CURDIR)/bin/tools" go install tool ./licences
 	@bin/tools/setup package buf bin/tools
 	@touch $@
 
 generate: tools setup ## everything that is generated: proto, the MLX shim, embedded manifests
 	@cd sdk/contract && PATH="$(CURDIR)/bin/tools:$$PATH" buf generate
-	@cd sdk && go run ./mlx/internal/gen -headers $(CURDIR)/bin/native/mlx-c/mlx/c -dir mlx
+	@cd sdk && go run ./mlx/internal/gen -headers "$(CURDIR)/bin/native/mlx-c/mlx/c" -dir mlx
 	@for m in $(MODULES); do [ -f $$m/go.mod ] && (cd $$m && go generate ./...); done
 
 lint: tools setup ## vet, staticcheck, gofumpt, buf, licences, generated code, the tree's rules
@@ -94,7 +94,7 @@ lint: tools setup ## vet, staticcheck, gofumpt, buf, licences, generated code, t
 	@echo "lint: staticcheck"; bin/tools/staticcheck $(PATTERNS) $(EXAMPLES)
 	@cd tools && GOWORK=off go vet ./... && GOWORK=off ../bin/tools/staticcheck ./...
 	@echo "lint: gofumpt"; out=$$(bin/tools/gofumpt -l $(MODULES) tools examples); [ -z "$$out" ] || { echo "not formatted with gofumpt: $$out" >&2; exit 1; }
-	@echo "lint: buf lint"; cd sdk/contract && $(CURDIR)/bin/tools/buf lint
+	@echo "lint: buf lint"; cd sdk/contract && "$(CURDIR)/bin/tools/buf" lint
 	@tools/buf-breaking
 	@echo "lint: licences of what is linked"; bin/tools/licences -doc docs/dependencies.md core:./cmd/clade $(PLUGINS:%=plugins/%:.) >/dev/null
 	@echo "lint: generated code"; tools/generated-check
@@ -122,7 +122,7 @@ bin/oracle/.made: tools/oracle.txt
 
 bench: build $(DEMO_MODEL) bin/bench-venv/.made ## pairs with llama.cpp and mlx-lm; writes bench/out.json
 	@cd bench && go build -trimpath -o ../bin/tools/bench . 
-	@bin/tools/bench -root $(CURDIR) -model $(DEMO_MODEL) -python bin/bench-venv/bin/python -out bench/out.json
+	@bin/tools/bench -root "$(CURDIR)" -model $(DEMO_MODEL) -python bin/bench-venv/bin/python -out bench/out.json
 
 bin/bench-venv/.made: bench/requirements.txt
 	@command -v python3 >/dev/null || { echo "python3 is needed and was not found: on Debian: apt-get install python3 python3-pip python3-venv" >&2; exit 1; }

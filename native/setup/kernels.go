@@ -46,7 +46,7 @@ func (s *setup) kernels(ctx context.Context, r runtimeSpec) (string, error) {
 		}
 		source, work, root := filepath.Join(s.root, "native", "kernels"), filepath.Join(tmp, "build"), filepath.Join(mlx, "mlx")
 		args := append([]string{"-S", source, "-B", work, "-DMLX_ROOT=" + root, "-DCMAKE_PREFIX_PATH=" + root}, s.kernelFlags()...)
-		args = append(args, "-DCMAKE_CXX_FLAGS=-ffile-prefix-map="+source+"=kernels -ffile-prefix-map="+mlx+"=mlx")
+		args = append(args, "-DCMAKE_CXX_FLAGS="+prefixMap(source, "kernels")+" "+prefixMap(mlx, "mlx"))
 		s.note("building libcladekernels, about a minute")
 		if err := s.command(ctx, tmp, "cmake", args...); err != nil {
 			return err

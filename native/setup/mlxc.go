@@ -99,7 +99,7 @@ func (s *setup) build(ctx context.Context, r runtimeSpec) (string, error) {
 		work := filepath.Join(tmp, "build")
 		root := filepath.Join(mlx, "mlx")
 		args := append([]string{"-S", src, "-B", work, "-DMLX_ROOT=" + root, "-DCMAKE_PREFIX_PATH=" + root}, s.cmakeFlags()...)
-		args = append(args, "-DCMAKE_CXX_FLAGS=-ffile-prefix-map="+src+"=mlx-c -ffile-prefix-map="+mlx+"=mlx")
+		args = append(args, "-DCMAKE_CXX_FLAGS="+prefixMap(src, "mlx-c")+" "+prefixMap(mlx, "mlx"))
 		s.note("building libmlxc %s, about a minute", s.versions.MLXC.Version)
 		if err := s.command(ctx, tmp, "cmake", args...); err != nil {
 			return err
@@ -186,3 +186,7 @@ func elfSymbols(e *elf.File) (needs, offers []string, err error) {
 	}
 	return needs, offers, nil
 }
+
+// prefixMap keeps a builder's folder out of a library. It is quoted, as CMake hands its flags to a shell and a folder's name may
+// hold spaces.
+func prefixMap(folder, name string) string { return `"-ffile-prefix-map=` + folder + "=" + name + `"` }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -82,5 +83,13 @@ func TestMLXCFoundByPkgConfigIsASuggestion(t *testing.T) {
 	g.must(err)
 	if calls := g.calls(); strings.Contains(calls, "cmake") {
 		t.Fatalf("the installed one was not used: %s", calls)
+	}
+}
+
+// A clone may lie in "My Projects": the flag passes a shell whole.
+func TestAFolderWithSpacesPassesTheBuildsShellWhole(t *testing.T) {
+	out, err := exec.Command("sh", "-c", "printf '%s|' "+prefixMap("/My Projects/clade ü", "mlx")+" "+prefixMap("/b", "kernels")).Output()
+	if want := "-ffile-prefix-map=/My Projects/clade ü=mlx|-ffile-prefix-map=/b=kernels|"; err != nil || string(out) != want {
+		t.Fatalf("%s (%v), want %s", out, err, want)
 	}
 }
