@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/guidance"
 	"github.com/clademl/clade/sdk/kernels"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/plugin"
@@ -25,6 +27,9 @@ type Backend struct {
 	family  Family
 	runtime *mlx.Runtime
 	library *kernels.Tested // nil where the runtime has none that fits
+	// guidance computes what grammars allow; noGuidance says why there is none.
+	guidance   *guidance.Library
+	noGuidance error
 	// kernels is replaced once a runtime is loaded, while Describe may read it.
 	kernels atomic.Pointer[kernels.Registry]
 	own     atomic.Pointer[kernels.Registry] // of the plugin's own library
@@ -63,6 +68,7 @@ func (b *Backend) LoadRuntime(dir string) (*cladev1.Runtime, []*cladev1.Device, 
 	}
 	b.kernels.Store(&loaded)
 	b.loadOwn()
+	b.guidance, b.noGuidance = loadGuidance(r)
 	info := r.Info()
 	var devices []*cladev1.Device
 	for _, d := range info.Devices {
@@ -178,12 +184,14 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 		_ = worker.Close()
 		return nil, err
 	}
+	g := &guide{library: b.guidance, absent: b.noGuidance, path: req.Model.Artifacts[0].Path, width: d.Layout.Vocab, eos: d.EOS}
 	e := New(b.runtime, worker, model, Config{
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
 		Rows: d.rows, KVTokens: d.kvTokens(),
 		Provenance: b.provenance(d, plan), Kernels: d.library, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
+		Constraints: g.constraint,
 	})
-	return &openModel{Engine: e, facts: b.facts(req.Model, d, plan)}, nil
+	return &openModel{Engine: e, guide: g, facts: b.facts(req.Model, d, plan)}, nil
 }
 
 // limits holds MLX to the plan. Above the memory limit an evaluation waits for what is queued before it queues more: MLX's CPU
@@ -251,7 +259,11 @@ func native(plan *cladev1.Plan) []string {
 // openModel is an engine with its facts.
 type openModel struct {
 	*Engine
+	guide *guide
 	facts *cladev1.ModelFacts
 }
+
+// Close ends the engine, and with it every request that holds a grammar, then what grammars were compiled with.
+func (m *openModel) Close() error { return errors.Join(m.Engine.Close(), m.guide.close()) }
 
 func (m *openModel) Facts() *cladev1.ModelFacts { return proto.Clone(m.facts).(*cladev1.ModelFacts) }

@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"sync"
 
 	"github.com/clademl/clade/sdk/contract"
@@ -50,7 +51,7 @@ func (e *Engine) masks(f *flight) {
 		if r.gen.constraint == nil {
 			continue
 		}
-		wg.Go(func() { failures[i] = r.gen.mask(e.layout.Vocab) })
+		wg.Go(func() { failures[i] = r.gen.mask(e.layout.Vocab, e.config.EOS) })
 	}
 	wg.Wait()
 	for i, err := range failures {
@@ -60,13 +61,18 @@ func (e *Engine) masks(f *flight) {
 	}
 }
 
-func (g *generation) mask(vocab int) error {
+func (g *generation) mask(vocab int, eos []int32) error {
 	if g.allowed == nil {
 		g.allowed = make([]uint32, (vocab+31)/32)
 	}
 	clear(g.allowed)
 	if err := g.constraint.Mask(g.allowed); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(eos, func(id int32) bool { return int(id) < vocab && g.allowed[id/32]>>(id%32)&1 == 1 }) {
+		for _, id := range g.stops { // where the text may end, whatever ends it may come
+			g.allowed[id/32] |= 1 << (id % 32)
+		}
 	}
 	for _, word := range g.allowed {
 		if bits.OnesCount32(word) > 0 {
