@@ -9,8 +9,10 @@ import (
 
 const templateFile = "chat_template.jinja"
 
-// FromArtifact builds the Tokenizer of a model: from GGUF metadata, or from tokenizer.json with tokenizer_config.json and
-// chat_template.jinja beside it where they exist. chat_template.jinja wins over the template in tokenizer_config.json.
+// FromArtifact builds the Tokenizer of a model: from GGUF metadata, or from tokenizer.json with tokenizer_config.json,
+// special_tokens_map.json and chat_template.jinja beside it where they exist. chat_template.jinja wins over the template in
+// tokenizer_config.json; special_tokens_map.json wins over the names there unless that file has an added_tokens_decoder, beside
+// which it is not read.
 func FromArtifact(a *artifact.Artifact) (*Tokenizer, error) {
 	if m := a.GGUF(); m != nil {
 		v, err := ggufVocab(m)
@@ -27,7 +29,11 @@ func FromArtifact(a *artifact.Artifact) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := FromJSON(tokens, config)
+	specials, err := optionalFile(a, specialsFile)
+	if err != nil {
+		return nil, err
+	}
+	t, err := fromJSON(tokens, config, specials)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +43,7 @@ func FromArtifact(a *artifact.Artifact) (*Tokenizer, error) {
 	}
 	if template != nil {
 		t.chatTemplate, t.hasTemplate = string(template), true
-		t.digest = digest("json", tokens, config, template)
+		t.digest = digest("json", tokens, config, specials, template)
 	}
 	return t, nil
 }

@@ -67,11 +67,22 @@ func (b *builder) addToken(subject string, a addedEntry, id int64) error {
 	return nil
 }
 
-// configTokens enters what tokenizer_config.json's added_tokens_decoder says beyond tokenizer.json, as transformers does.
+// configTokens enters what tokenizer_config.json's added_tokens_decoder says beyond tokenizer.json, then the special tokens that
+// the side files name, as transformers does. Of the latter it leaves out those that the vocabulary does not have: the model has
+// no row for them.
 func (b *builder) configTokens(cfg *config) error {
 	for _, e := range cfg.added {
 		subject := configFile + ": added_tokens_decoder." + strconv.FormatInt(e.id, 10)
 		if err := b.addToken(subject, e.addedEntry, e.id); err != nil {
+			return err
+		}
+	}
+	for _, e := range cfg.named {
+		id := b.vocab.id(e.Content)
+		if _, known := b.addedAt[e.Content]; known || id < 0 {
+			continue
+		}
+		if err := b.addToken(configFile+": "+e.Content, e, int64(id)); err != nil {
 			return err
 		}
 	}

@@ -6,9 +6,11 @@ import (
 	"strconv"
 )
 
-// config is what a tokenizer's side files say: tokenizer_config.json, or the same facts from GGUF metadata.
+// config is what a tokenizer's side files say: tokenizer_config.json and special_tokens_map.json, or the same facts from GGUF
+// metadata.
 type config struct {
 	specials     map[string]string // texts by name
+	named        []addedEntry      // special tokens, by name or not, which become added tokens where the vocabulary has them
 	eosIDs       []int32           // GGUF names ids
 	chatTemplate string
 	hasTemplate  bool
@@ -20,82 +22,49 @@ type configAdded struct {
 	id int64
 }
 
-// specialNames are the names transformers gives to templates.
-var specialNames = []string{
-	"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
-}
-
-func parseConfig(data []byte) (*config, error) {
+// parseConfig reads tokenizer_config.json and special_tokens_map.json, either of which may be empty.
+func parseConfig(data, specialMap []byte) (*config, error) {
 	c := &config{specials: map[string]string{}}
-	if len(data) == 0 {
-		return c, nil
-	}
-	if len(data) > maxJSONBytes {
-		return nil, corrupt(configFile, "is %d bytes, more than the limit of %d", len(data), maxJSONBytes)
-	}
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
-		return nil, corrupt(configFile, "is not an object: %w", err)
-	}
-	for _, name := range specialNames {
-		text, ok, err := tokenText(raw[name])
-		if err != nil {
-			return nil, corrupt(configFile+": "+name, "%w", err)
-		}
-		if ok {
-			c.specials[name] = text
-		}
-	}
-	if err := c.extraTokens(raw["extra_special_tokens"]); err != nil {
+	raw, err := sideFile(configFile, data)
+	if err != nil {
 		return nil, err
 	}
+	_, modern := raw["added_tokens_decoder"]
+	names := newNamedTokens(configFile)
+	if err := names.read(raw); err != nil {
+		return nil, err
+	}
+	// As transformers does: files since added_tokens_decoder exists say everything in tokenizer_config.json; before, the map
+	// counts more.
+	if !modern {
+		legacy, err := sideFile(specialsFile, specialMap)
+		if err != nil {
+			return nil, err
+		}
+		names.subject, names.special = specialsFile, true
+		if err := names.read(legacy); err != nil {
+			return nil, err
+		}
+	}
+	names.enter(c)
 	if err := c.template(raw["chat_template"]); err != nil {
 		return nil, err
 	}
 	return c, c.addedTokens(raw["added_tokens_decoder"])
 }
 
-// extraTokens reads named tokens of the model's own, such as image_token; a list of them names none.
-func (c *config) extraTokens(raw json.RawMessage) error {
-	if absent(raw) || raw[0] != '{' {
-		return nil
+func sideFile(name string, data []byte) (map[string]json.RawMessage, error) {
+	if len(data) == 0 {
+		return nil, nil
 	}
-	var named map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &named); err != nil {
-		return corrupt(configFile+": extra_special_tokens", "%w", err)
+	if len(data) > maxJSONBytes {
+		return nil, corrupt(name, "is %d bytes, more than the limit of %d", len(data), maxJSONBytes)
 	}
-	for name, token := range named {
-		text, ok, err := tokenText(token)
-		if err != nil {
-			return corrupt(configFile+": extra_special_tokens."+name, "%w", err)
-		}
-		if ok {
-			c.specials[name] = text
-		}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, corrupt(name, "is not an object: %w", err)
 	}
-	return nil
-}
-
-// tokenText reads a token that is a string, an AddedToken object or null.
-func tokenText(raw json.RawMessage) (string, bool, error) {
-	if absent(raw) {
-		return "", false, nil
-	}
-	if raw[0] == '"' {
-		var s string
-		err := json.Unmarshal(raw, &s)
-		return s, err == nil, err
-	}
-	var v struct {
-		Content *string `json:"content"`
-	}
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return "", false, err
-	}
-	if v.Content == nil {
-		return "", false, nil
-	}
-	return *v.Content, true, nil
+	return raw, nil
 }
 
 // template reads a template that is a string or a list of named ones, of which "default" is the model's.

@@ -11,7 +11,13 @@
 //
 // Text that is not UTF-8 is read as a Python decoder with errors="replace" reads it: one U+FFFD for each maximal invalid
 // part. Encode does not apply the truncation and padding sections of tokenizer.json, as transformers does not apply them
-// either unless a call asks for it; nor clean_up_tokenization_spaces, which belongs to transformers and not to `tokenizers`.
+// either unless a call asks for it (they are checked all the same, and padding names the pad_token where nothing else does);
+// nor clean_up_tokenization_spaces, which belongs to transformers and not to `tokenizers`. Nor do add_bos_token and
+// add_eos_token of tokenizer_config.json count beside a tokenizer.json, whose post-processor decides.
+//
+// Special tokens have the names that transformers 5 gives them from tokenizer_config.json and special_tokens_map.json, and
+// are cut out of texts like added tokens, but for those that the vocabulary does not have: transformers would number them
+// behind it, where the model has no rows.
 //
 // Refused: BPE dropout (ids would depend on chance), a Regex in a Replace decoder, and in patterns what only Oniguruma has
 // (classes within classes, \K, \X, named groups).

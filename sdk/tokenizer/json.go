@@ -15,6 +15,8 @@ type file struct {
 	PostProcessor json.RawMessage `json:"post_processor"`
 	Decoder       json.RawMessage `json:"decoder"`
 	Model         json.RawMessage `json:"model"`
+	Truncation    json.RawMessage `json:"truncation"`
+	Padding       json.RawMessage `json:"padding"`
 }
 
 type addedEntry struct {
@@ -29,6 +31,10 @@ type addedEntry struct {
 
 // FromJSON builds a Tokenizer from the bytes of tokenizer.json and, unless empty, of tokenizer_config.json.
 func FromJSON(tokenizerJSON, tokenizerConfig []byte) (*Tokenizer, error) {
+	return fromJSON(tokenizerJSON, tokenizerConfig, nil)
+}
+
+func fromJSON(tokenizerJSON, tokenizerConfig, specialMap []byte) (*Tokenizer, error) {
 	if len(tokenizerJSON) > maxJSONBytes {
 		return nil, corrupt(jsonFile, "is %d bytes, more than the limit of %d", len(tokenizerJSON), maxJSONBytes)
 	}
@@ -36,7 +42,7 @@ func FromJSON(tokenizerJSON, tokenizerConfig []byte) (*Tokenizer, error) {
 	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {
 		return nil, corrupt(jsonFile, "is not a tokenizer: %w", err)
 	}
-	cfg, err := parseConfig(tokenizerConfig)
+	cfg, err := parseConfig(tokenizerConfig, specialMap)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +54,7 @@ func FromJSON(tokenizerJSON, tokenizerConfig []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.digest = digest("json", tokenizerJSON, tokenizerConfig)
+	t.digest = digest("json", tokenizerJSON, tokenizerConfig, specialMap)
 	return t, nil
 }
 
@@ -76,6 +82,12 @@ func (b *builder) json(f *file, cfg *config) error {
 		}
 	}
 	if err := b.configTokens(cfg); err != nil {
+		return err
+	}
+	if err := checkTruncation("truncation", f.Truncation); err != nil {
+		return err
+	}
+	if err := cfg.padding("padding", f.Padding); err != nil {
 		return err
 	}
 	return b.postProcessor("post_processor", f.PostProcessor, 0)

@@ -12,8 +12,9 @@ const (
 )
 
 const (
-	jsonFile   = "tokenizer.json"
-	configFile = "tokenizer_config.json"
+	jsonFile     = "tokenizer.json"
+	configFile   = "tokenizer_config.json"
+	specialsFile = "special_tokens_map.json"
 )
 
 // corrupt is an error about one place in a tokenizer file.
