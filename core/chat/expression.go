@@ -219,6 +219,10 @@ func (x *expression) primary() string {
 		if as, ok := x.names[t.text]; ok {
 			return as
 		}
+		if t.text == "dict" && x.peek().text == "(" && x.i+2 < len(x.tokens) && x.tokens[x.i+2].text == "=" {
+			x.i++
+			return x.keywords()
+		}
 		return t.text
 	case numberToken:
 		x.i++
@@ -293,6 +297,21 @@ func (x *expression) dict() string {
 		}
 	}
 	return "{" + strings.Join(items, ", ") + " }" // the library takes "}}" for the end of the tag
+}
+
+// keywords writes dict(a=1, b=2) as a mapping: the library would lose the order.
+func (x *expression) keywords() string {
+	var items []string
+	for x.err == nil && !x.take(")") {
+		key := x.peek().text
+		x.i++
+		x.expect("=")
+		items = append(items, `"`+key+`": `+x.choice())
+		if x.peek().text != ")" {
+			x.expect(",")
+		}
+	}
+	return "{" + strings.Join(items, ", ") + " }"
 }
 
 // arguments reads a call's arguments behind its bracket and writes them with the closing one.

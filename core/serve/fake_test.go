@@ -45,6 +45,7 @@ type fakeEngine struct {
 	kwargs       map[string]any
 	conversation chat.Conversation
 	choices      []*uint32
+	prompt       generate.Prompt
 	deltas       []generate.Delta // emitted in the place of words, when set
 }
 
@@ -127,7 +128,7 @@ func (f *fakeEngine) Prompt(c chat.Conversation) (generate.Prompt, error) {
 
 func (f *fakeEngine) Generate(ctx context.Context, p generate.Prompt, s generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
 	f.mu.Lock()
-	f.settings = s
+	f.settings, f.prompt = s, p
 	f.choices = append(f.choices, s.Choice)
 	f.mu.Unlock()
 	r := generate.Result{Finish: generate.FinishStop, Provenance: generate.Provenance{Plugin: "universal", Device: "cpu-test"}}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/clademl/clade/core/serve/admin"
+	"github.com/clademl/clade/core/serve/anthropic"
 	"github.com/clademl/clade/core/serve/openai"
 	"github.com/clademl/clade/sdk/contract"
 )
@@ -105,6 +106,7 @@ func New(o Options, models []Served) (*Server, error) {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	openai.New(s.registry).Register(mux)
+	anthropic.New(s.registry).Register(mux)
 	mux.Handle(admin.Prefix, admin.New(s, s.token))
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("GET /metrics", s.registry.metrics)
