@@ -112,6 +112,7 @@ test-full: test $(DEMO_MODEL) bin/oracle/.made ## and the comparisons with a liv
 	@CGO_ENABLED=1 go test -tags full -timeout 30m ./sdk/tokenizer/... ./sdk/guidance ./plugins/universal/...
 	@tools/oracles bin/oracle/bin/python $(DEMO_MODEL)
 	@native/kernels/check bin/native/kernels-check
+	@PLUGINS=universal tools/reproducible
 
 bin/oracle/.made: tools/oracle.txt
 	@command -v python3 >/dev/null || { echo "python3 is needed and was not found: on Debian: apt-get install python3 python3-pip python3-venv" >&2; exit 1; }

@@ -7,11 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clademl/clade/core/config"
 	"github.com/clademl/clade/core/machine"
+	"github.com/clademl/clade/core/plugins"
+	"github.com/clademl/clade/core/plugins/trust"
 	"github.com/clademl/clade/sdk/contract"
 )
 
@@ -73,7 +77,9 @@ func (a *app) examine(ctx context.Context, h *host) []finding {
 	out := []finding{
 		platformFinding(),
 		{Check: "configuration", OK: true, Detail: h.config.File()},
-		runtimeFinding(h.RuntimeDir),
+	}
+	for _, dir := range h.runtimesInUse() {
+		out = append(out, runtimeFinding(dir))
 	}
 	for _, p := range h.plugins.Problems {
 		out = append(out, finding{"plugin " + p.Name, false, oneLine(p.Err.Error()), "build or install it again"})
@@ -89,9 +95,50 @@ func (a *app) examine(ctx context.Context, h *host) []finding {
 		out = append(out, f)
 	}
 	if len(h.plugins.Plugins) == 0 {
-		out = append(out, finding{"plugins", false, "none is installed in " + joinOr(h.plugins.Dirs, "no folder"), "run `make build`"})
+		out = append(out, a.noPlugins(h))
 	}
 	return append(out, memoryFinding(h.config), modelsFinding(h))
+}
+
+// noPlugins is the finding of a machine without plugins: fine where a source is trusted that models bring theirs from.
+func (a *app) noPlugins(h *host) finding {
+	f := finding{Check: "plugins", Detail: "none is installed in " + joinOr(h.plugins.Dirs, "no folder"), Next: trust.HowToAdd + "; in a source tree: make build"}
+	m, err := a.manager(h.config, h.plugins)
+	if err != nil {
+		f.Detail = oneLine(err.Error())
+		return f
+	}
+	sources, err := m.Trust.Sources()
+	if err != nil {
+		f.Detail = oneLine(err.Error())
+		return f
+	}
+	var names []string
+	for _, s := range sources {
+		names = append(names, s.Name)
+	}
+	if len(names) > 0 {
+		f.OK, f.Next = true, ""
+		f.Detail = "none is installed yet; models bring theirs from " + strings.Join(names, ", ")
+	}
+	return f
+}
+
+// runtimesInUse are the runtimes that the plugins start with.
+func (h *host) runtimesInUse() []string {
+	var out []string
+	for _, p := range h.plugins.Plugins {
+		dir := h.RuntimeDir
+		if found, err := h.plugins.find(p.Name); err == nil && found.RuntimeDir != "" {
+			dir = found.RuntimeDir
+		} else if p.Origin == plugins.Stored && !h.plugins.ownRuntime {
+			continue // it needs none
+		}
+		if !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
+	}
+	return out
 }
 
 func platformFinding() finding {
@@ -104,7 +151,7 @@ func platformFinding() finding {
 
 // runtimeFinding checks that every file which runtime.json names is there with its size.
 func runtimeFinding(dir string) finding {
-	f := finding{Check: "runtime", Detail: dir, Next: "run `make setup`, or set CLADE_RUNTIME"}
+	f := finding{Check: "runtime", Detail: dir, Next: "install the plugin again, run `make setup` in a source tree, or set CLADE_RUNTIME"}
 	data, err := os.ReadFile(filepath.Join(dir, "runtime.json"))
 	if err != nil {
 		f.Detail = oneLine(err.Error())
