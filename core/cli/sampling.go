@@ -13,6 +13,8 @@ type samplingFlags struct {
 	cmd                             *cobra.Command
 	maxTokens, topK                 uint32
 	temperature, topP, minP         float64
+	typicalP                        float64
+	xtcProbability, xtcThreshold    float64
 	repetition, presence, frequency float64
 	seed                            uint64
 	stop                            []string
@@ -26,6 +28,9 @@ func addSamplingFlags(cmd *cobra.Command) *samplingFlags {
 	flags.Float64Var(&f.topP, "top-p", 1, "keep the likeliest tokens of this probability mass")
 	flags.Uint32Var(&f.topK, "top-k", 0, "keep this many of the likeliest tokens (0: all)")
 	flags.Float64Var(&f.minP, "min-p", 0, "keep tokens of at least this share of the likeliest's probability")
+	flags.Float64Var(&f.typicalP, "typical-p", 1, "keep the tokens nearest to the entropy of this probability mass")
+	flags.Float64Var(&f.xtcProbability, "xtc-probability", 0, "how often the likeliest tokens are left out")
+	flags.Float64Var(&f.xtcThreshold, "xtc-threshold", 0.1, "tokens above this probability are left out, all but the least likely of them")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the sampling noise (drawn when not given)")
 	flags.StringArrayVar(&f.stop, "stop", nil, "text that ends the answer; may be repeated")
 	flags.Float64Var(&f.repetition, "repetition-penalty", 1, "penalty on repeated tokens")
@@ -52,6 +57,14 @@ func (f *samplingFlags) settings() generate.Settings {
 	}
 	if given("min-p") {
 		s.MinP = &f.minP
+	}
+	if given("typical-p") {
+		s.TypicalP = &f.typicalP
+	}
+	if given("xtc-probability") {
+		s.XTCProbability, s.XTCThreshold = &f.xtcProbability, &f.xtcThreshold
+	} else if given("xtc-threshold") {
+		s.XTCThreshold = &f.xtcThreshold
 	}
 	if given("seed") {
 		s.Seed = &f.seed

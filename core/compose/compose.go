@@ -103,7 +103,8 @@ type Input struct {
 const (
 	// DefaultContext is what a model gets that names no context of its own.
 	DefaultContext = 4096
-	defaultRows    = 1
+	// defaultRows is how many requests run at once. Their caches share room (sdk/engine), so that rows cost little.
+	defaultRows = 8
 	// prefillChunk is one KV step of sdk/kv; results do not depend on it.
 	prefillChunk = 256
 )

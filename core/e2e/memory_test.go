@@ -102,6 +102,7 @@ func fill(t *testing.T, m *loader.Model) {
 // comparePlan opens the model, fills its context twice, and holds the peak to the plan.
 func comparePlan(t *testing.T, path string, w compose.Wishes) {
 	t.Helper()
+	w.Rows = 1 // fill runs one request
 	p := planned(t, path, w)
 	require.NoError(t, p.Admission)
 	var lines []string

@@ -95,7 +95,7 @@ func TestTwoServersAreListedUsedAndStopped(t *testing.T) {
 
 func TestAServerSwapsModelsThatDoNotFitBesideEachOther(t *testing.T) {
 	home := t.TempDir()
-	s := startServerIn(t, home, talkerNamed(t, "one"), talkerNamed(t, "two"), "--context", "2048", "--memory-budget", "80MiB", "--log-level", "info")
+	s := startServerIn(t, home, talkerNamed(t, "one"), talkerNamed(t, "two"), "--context", "2048", "--rows", "1", "--memory-budget", "80MiB", "--log-level", "info")
 	require.Equal(t, "ready", ps(t, home)["one"].State)
 	require.Equal(t, "absent", ps(t, home)["two"].State, "not closed for each other at the start")
 	c := chatClient(t, s)

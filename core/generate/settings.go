@@ -33,13 +33,16 @@ type Settings struct {
 	TopP        *float64
 	TopK        *uint32
 	MinP        *float64
-	Repetition  *Penalty
-	Presence    *Penalty
-	Frequency   *Penalty
-	LogitBias   map[int32]float64
-	Seed        *uint64
-	MinTokens   *uint32
-	IgnoreEOS   *bool
+	TypicalP    *float64
+	// XTCProbability is how often the likeliest tokens above XTCThreshold are left out, all but the least likely of them.
+	XTCProbability, XTCThreshold *float64
+	Repetition                   *Penalty
+	Presence                     *Penalty
+	Frequency                    *Penalty
+	LogitBias                    map[int32]float64
+	Seed                         *uint64
+	MinTokens                    *uint32
+	IgnoreEOS                    *bool
 	// Stop strings, matched on decoded text and never emitted.
 	Stop []string
 	// Logprobs asks for the chosen token's log probability and this many alternatives.
@@ -48,6 +51,8 @@ type Settings struct {
 	Constraint *Constraint
 	// Choice is the index among the choices of one request; it goes into the noise.
 	Choice *uint32
+	// Priority orders requests that wait for the model: lower is sooner.
+	Priority *int32
 }
 
 // Penalty on tokens of the last Window tokens; 0 is the whole history.
@@ -63,6 +68,10 @@ func (s Settings) Or(next Settings) Settings {
 	s.TopP = or(s.TopP, next.TopP)
 	s.TopK = or(s.TopK, next.TopK)
 	s.MinP = or(s.MinP, next.MinP)
+	s.TypicalP = or(s.TypicalP, next.TypicalP)
+	s.XTCProbability = or(s.XTCProbability, next.XTCProbability)
+	s.XTCThreshold = or(s.XTCThreshold, next.XTCThreshold)
+	s.Priority = or(s.Priority, next.Priority)
 	s.Repetition = or(s.Repetition, next.Repetition)
 	s.Presence = or(s.Presence, next.Presence)
 	s.Frequency = or(s.Frequency, next.Frequency)
@@ -106,6 +115,9 @@ func (s Settings) Check() error {
 		{"temperature", s.Temperature, 0, maxTemperature},
 		{"top_p", s.TopP, 0, 1},
 		{"min_p", s.MinP, 0, 1},
+		{"typical_p", s.TypicalP, 0, 1},
+		{"xtc_probability", s.XTCProbability, 0, 1},
+		{"xtc_threshold", s.XTCThreshold, 0, 0.5},
 	} {
 		if f.value != nil && (math.IsNaN(*f.value) || *f.value < f.low || *f.value > f.high) {
 			return contract.Errorf(contract.InvalidArgument, f.name, "is %g; want %g to %g", *f.value, f.low, f.high)
@@ -113,6 +125,9 @@ func (s Settings) Check() error {
 	}
 	if s.TopP != nil && *s.TopP == 0 {
 		return contract.Errorf(contract.InvalidArgument, "top_p", "is 0, which keeps no token; want more than 0, to 1")
+	}
+	if s.TypicalP != nil && *s.TypicalP == 0 {
+		return contract.Errorf(contract.InvalidArgument, "typical_p", "is 0, which keeps no token; want more than 0, to 1")
 	}
 	for _, p := range []struct {
 		name    string
@@ -165,6 +180,22 @@ var options = append(constraintOptions(), []option{
 	{
 		"sampling.min_p", "min_p", func(s Settings) bool { return s.MinP != nil && *s.MinP > 0 },
 		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.MinP = s.MinP }, func(s *Settings) { s.MinP = nil },
+	},
+	{
+		"sampling.typical_p", "typical_p", func(s Settings) bool { return s.TypicalP != nil && *s.TypicalP < 1 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.TypicalP = s.TypicalP }, func(s *Settings) { s.TypicalP = nil },
+	},
+	{
+		"sampling.xtc_probability", "xtc_probability", func(s Settings) bool { return s.XTCProbability != nil && *s.XTCProbability > 0 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.XtcProbability = s.XTCProbability }, func(s *Settings) { s.XTCProbability = nil },
+	},
+	{
+		"sampling.xtc_threshold", "xtc_threshold", func(s Settings) bool { return s.XTCThreshold != nil },
+		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.XtcThreshold = s.XTCThreshold }, func(s *Settings) { s.XTCThreshold = nil },
+	},
+	{
+		"priority", "priority", func(s Settings) bool { return s.Priority != nil && *s.Priority != 0 },
+		func(s Settings, g *cladev1.GenerateStart) { g.Priority = s.Priority }, func(s *Settings) { s.Priority = nil },
 	},
 	{
 		"sampling.repetition", "repetition_penalty", func(s Settings) bool { return s.Repetition != nil && s.Repetition.Value != 1 },

@@ -72,7 +72,7 @@ func TestADraftIsToldByItsHeadersAndGoesIntoThePlanByRole(t *testing.T) {
 			require.Equal(t, c.from, p.spec.Artifacts[1].GetPath())
 			require.EqualValues(t, 1_000_000+1000*4096+500, p.Plan.GetTotalBytes())
 			require.Positive(t, p.Auxiliaries[0].WeightBytes)
-			require.EqualValues(t, 4, compose.PhaseRows(p.spec.Composition), "verification carries the draft and the token before it")
+			require.EqualValues(t, 4*p.spec.Composition.GetRows(), compose.PhaseRows(p.spec.Composition), "verification carries the draft and the token before it")
 		})
 	}
 	p, err := planWith(t, speculator(), Choices{Draft: Draft{From: "ngram"}}, Wishes{})

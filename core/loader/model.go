@@ -13,6 +13,9 @@ import (
 	"github.com/clademl/clade/sdk/tokenizer"
 )
 
+// priorityOption is declared by a plugin that orders waiting requests itself.
+const priorityOption = "priority"
+
 // maxQueue is how many requests may wait for a row; more are refused as busy.
 const maxQueue = 256
 
@@ -24,7 +27,7 @@ type Model struct {
 	files    generate.Settings
 	family   generate.Settings
 	stopIDs  []int32
-	// rows holds one token for each request that may run; queue one for each that runs or waits.
+	// rows holds one token for each request that the plugin may have; queue one for each that is there or waits.
 	rows, queue chan struct{}
 
 	starting sync.Mutex // one start at a time; held while starting
@@ -49,10 +52,13 @@ func newModel(p *Planned, facts *cladev1.ModelFacts, t *text) (*Model, error) {
 	}
 	rows := max(int(p.Composition.Proto.GetRows()), 1)
 	m := &Model{
-		decision: p.Decision, wishes: p.wishes, text: t, files: files, stopIDs: stops,
-		rows: make(chan struct{}, rows), queue: make(chan struct{}, rows+maxQueue),
+		decision: p.Decision, wishes: p.wishes, text: t, files: files, stopIDs: stops, queue: make(chan struct{}, rows+maxQueue),
 	}
 	m.install(p, facts)
+	if m.honours(priorityOption) { // it has a queue of its own, in which priorities count
+		rows += maxQueue
+	}
+	m.rows = make(chan struct{}, rows)
 	return m, nil
 }
 

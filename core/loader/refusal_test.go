@@ -264,14 +264,15 @@ func TestTheProposalSaysWhyAndProgramsAreListed(t *testing.T) {
 		{Id: "rows", Serves: &cladev1.GraphKey{MaxRows: new(uint32(2)), Kv: []string{"affine:4g64"}}},
 		{Id: "generic", Programs: []string{"ane-mlp"}},
 	}}
-	p, err := planWith(t, f, Choices{}, Wishes{})
+	w := Wishes{}
+	w.Rows = 1
+	p, err := planWith(t, f, Choices{}, w)
 	require.NoError(t, err)
 	require.Equal(t, "generic", p.Proposed)
 	require.Equal(t, "exact wants fingerprint cfa205c8f5af046a, this has "+p.GraphFingerprint+"; gpu wants device metal-applegpu_g16s, this is cpu-test; "+
 		"rows wants KV affine:4g64, this has native", p.ProposedWhy)
 	require.Equal(t, []Program{{ID: "ane-mlp", Reason: "no auxiliary processor beside device cpu-test"}}, p.Programs())
 	f.options = append(f.options, "kv.affine")
-	w := Wishes{}
 	w.KV = "4"
 	p, err = planWith(t, f, Choices{}, w)
 	require.NoError(t, err)

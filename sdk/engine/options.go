@@ -41,7 +41,7 @@ func Options() []*cladev1.Option {
 		{Path: "sampling.min_p", Doc: "in [0, 1]; second filter"},
 		{Path: "sampling.typical_p", Doc: "in (0, 1]; third filter: the tokens nearest to the entropy that hold so much of the probability"},
 		{Path: "sampling.xtc_probability", Doc: "in [0, 1]; fourth filter: how often the likeliest above the threshold are left out"},
-		{Path: "sampling.xtc_threshold", Doc: "in [0, 0.5]; of all tokens above it the least likely stays, and stop ids stay"},
+		{Path: "sampling.xtc_threshold", Doc: "in [0, 0.5], 0.1 when absent; of all tokens above it the least likely stays, and stop ids stay"},
 		{Path: "sampling.top_k", Doc: "fifth filter; 0 keeps all"},
 		{Path: "sampling.repetition", Doc: "divides positive logits of seen tokens, multiplies negative ones"},
 		{Path: "sampling.presence", Doc: "subtracted once from the logits of seen tokens"},

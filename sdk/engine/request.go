@@ -45,6 +45,9 @@ type penalty struct {
 	window int
 }
 
+// defaultXTCThreshold is what those who brought XTC up recommend (oobabooga/text-generation-webui#6335).
+const defaultXTCThreshold = 0.1
+
 // maxTopLogprobs is more than any caller means.
 const maxTopLogprobs = 64
 
@@ -114,6 +117,9 @@ func (e *Engine) readSampling(start *cladev1.GenerateStart) (sampling, error) {
 		temperature: in.GetTemperature(), topP: in.GetTopP(), minP: in.GetMinP(), topK: int(in.GetTopK()),
 		typicalP: in.GetTypicalP(), xtcProbability: in.GetXtcProbability(), xtcThreshold: in.GetXtcThreshold(),
 		bias: in.GetLogitBias(), noise: Noise{Seed: in.GetSeed(), Choice: start.GetChoice()},
+	}
+	if in != nil && in.XtcThreshold == nil {
+		out.xtcThreshold = defaultXTCThreshold
 	}
 	if in.GetSeed() == 0 && (in == nil || in.Seed == nil) {
 		out.noise.Seed = drawSeed()

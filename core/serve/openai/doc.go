@@ -3,8 +3,9 @@
 // Fields of a body are honoured or refused by name with 400; nothing is ignored. Accepted without effect, because they
 // ask for nothing that changes an answer: user, metadata, safety_identifier, prompt_cache_key, store: false,
 // service_tier: auto|default, modalities: ["text"], response_format: {type: text}, and null for every
-// known field. Beyond OpenAI's own: top_k, min_p, repetition_penalty, min_tokens, ignore_eos, chat_template_kwargs, documents,
-// and vLLM's structured_outputs and guided_* (constraint.go).
+// known field. Beyond OpenAI's own: top_k, min_p, typical_p, xtc_probability, xtc_threshold, priority (lower is sooner, as in
+// vLLM), repetition_penalty, min_tokens, ignore_eos, chat_template_kwargs, documents, and vLLM's structured_outputs and
+// guided_* (constraint.go).
 // The role developer is the system's, as OpenAI defines it.
 //
 // A model's reasoning is reasoning_content, and is taken back under that name. A call of a tool is sent whole, in one delta, when it
