@@ -85,3 +85,37 @@ func TestImpossibleValuesAreRefusedByName(t *testing.T) {
 		require.ErrorContains(t, err, field)
 	}
 }
+
+// TestTemperatureOfEveryCombinationOfLayers holds who wins, and that no_think_temperature_cap bounds what files configure and never
+// what a person asked for.
+func TestTemperatureOfEveryCombinationOfLayers(t *testing.T) {
+	const limit = 0.7
+	for mask := range 32 {
+		layer := func(bit int, v float64) Settings {
+			if mask&(1<<bit) == 0 {
+				return Settings{}
+			}
+			return Settings{Temperature: &v}
+		}
+		l := Layers{
+			Request: layer(0, 1.1), Server: layer(1, 1.2), Model: layer(2, 1.3), Family: layer(3, 1.4),
+			NoThinking: mask&16 != 0, TemperatureCap: limit,
+		}
+		want := 0.0
+		switch {
+		case mask&1 != 0:
+			want = 1.1
+		case mask&2 != 0:
+			want = 1.2
+		case mask&12 != 0 && l.NoThinking:
+			want = limit
+		case mask&4 != 0:
+			want = 1.3
+		case mask&8 != 0:
+			want = 1.4
+		}
+		r, err := Resolve(l, all)
+		require.NoError(t, err)
+		require.InDelta(t, want, *r.Temperature, 0, "%05b", mask)
+	}
+}
