@@ -87,6 +87,7 @@ bin/tools/.made: tools/go.mod tools/go.sum $(wildcard tools/licences/*.go) nativ
 generate: tools setup ## everything that is generated: proto, the MLX shim, embedded manifests
 	@cd sdk/contract && PATH="$(CURDIR)/bin/tools:$$PATH" buf generate
 	@cd sdk && go run ./mlx/internal/gen -headers "$(CURDIR)/bin/native/mlx-c/mlx/c" -dir mlx
+	@cd tools && GOWORK=off go run ./contractdoc ..
 	@for m in $(MODULES); do [ -f $$m/go.mod ] && (cd $$m && go generate ./...); done
 
 lint: tools setup ## vet, staticcheck, gofumpt, buf, licences, generated code, the tree's rules
@@ -113,6 +114,7 @@ test-full: test $(DEMO_MODEL) bin/oracle/.made ## and the comparisons with a liv
 	@tools/oracles bin/oracle/bin/python $(DEMO_MODEL)
 	@native/kernels/check bin/native/kernels-check
 	@PLUGINS=universal tools/reproducible
+	@$(MAKE) -C examples/mlxlm check CLADE="$(CURDIR)/bin/clade"
 
 bin/oracle/.made: tools/oracle.txt
 	@command -v python3 >/dev/null || { echo "python3 is needed and was not found: on Debian: apt-get install python3 python3-pip python3-venv" >&2; exit 1; }

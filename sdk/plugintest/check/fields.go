@@ -29,6 +29,18 @@ func (l leaf) path() string {
 	return out
 }
 
+// refused holds an error to the rule of undeclared options: named by path, or, by a plugin of an older contract, by a number.
+func (l leaf) refused(err error) error {
+	kinds := []contract.Kind{contract.UnsupportedOption}
+	wrong := refusal(err, kinds, l.path())
+	for _, f := range l {
+		if wrong != nil && refusal(err, kinds, fmt.Sprint(f.Number())) == nil {
+			return nil
+		}
+	}
+	return wrong
+}
+
 // leaves are the options of a message, as the contract counts them: a message whose own fields carry presence is walked, one
 // that has none is one option, and a scalar without presence is structure.
 func leaves(d protoreflect.MessageDescriptor, before leaf) []leaf {

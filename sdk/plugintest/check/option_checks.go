@@ -36,7 +36,7 @@ func (s *subject) checkOptionsRefused(ctx context.Context) error {
 		}
 		start := s.start(func(g *cladev1.GenerateStart) { l.set(g.ProtoReflect()) })
 		err := s.exchange(ctx, p, startOf(start), idsOf(s.prompt(4, 0)...), promptEnd())
-		if wrong := refusal(err, []contract.Kind{contract.UnsupportedOption}, l.path()); wrong != nil {
+		if wrong := l.refused(err); wrong != nil {
 			return fmt.Errorf("%s is not declared and %w", l.path(), wrong)
 		}
 		return nil

@@ -171,7 +171,7 @@ func (s *subject) checkPlanOptions(ctx context.Context) error {
 			return nil
 		}
 		_, err := s.plan(ctx, p, s.with(func(m *cladev1.ModelSpec) { l.set(m.Composition.ProtoReflect()) }))
-		if wrong := refusal(err, []contract.Kind{contract.UnsupportedOption}, l.path()); wrong != nil {
+		if wrong := l.refused(err); wrong != nil {
 			return fmt.Errorf("composition.%s is not declared and %w", l.path(), wrong)
 		}
 		return p.alive()
@@ -229,6 +229,12 @@ func (s *subject) checkPlanDecision(ctx context.Context) error {
 		return err
 	}
 	defer p.kill()
+	own := s.with(func(m *cladev1.ModelSpec) {
+		m.Profile.Id, m.Profile.FromCaller, m.Profile.RequiredCapabilities = "", true, nil
+	})
+	if _, err := s.plan(ctx, p, own); err != nil {
+		return fmt.Errorf("a person's own choice of plugin and graph, which needs no profile, is refused: %w", err)
+	}
 	mismatch := []contract.Kind{contract.PluginMismatch, contract.UnsupportedModelLoad, contract.InvalidArgument}
 	cases := []struct {
 		what string
