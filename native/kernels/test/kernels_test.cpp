@@ -1,11 +1,14 @@
 // Holds the kernels to their invariant without MLX: every level, any number of threads and any cut of the rows give the bits
 // of the plain C++ level on one thread. Built with sanitizers by native/kernels/check, which also says what it covers.
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "attention.h"
@@ -262,6 +265,67 @@ void attention() {
           }
 }
 
+// Rows beyond a block of the second-level cache, columns beyond 16 bits, one weight of one row.
+void large() {
+  for (auto [rows, k, n] : {std::array{2, 69632, 17}, {700, 576, 33}, {5000, 64, 1}}) {
+    std::vector<std::shared_ptr<const Weight>> all = {dense(n, k, 1), affine(n, k, 4, 64, 1), affine(n, k, 8, 32, 2)};
+    auto rounded = affine(n, k, 4, 64, 0);
+    rounded->int8 = true;
+    all.push_back(rounded);
+    auto x = stored(DType::f32, normals(size_t(rows) * size_t(k)));
+    auto call = [&](int first, int count) {
+      LinearCall c;
+      c.weights = all;
+      std::vector<float> out(size_t(count) * size_t(c.width()));
+      c.run(DType::f32, x.data() + size_t(first) * size_t(k) * 4, count, nullptr, nullptr, out.data());
+      return out;
+    };
+    const std::string what = "large " + std::to_string(rows) + "x" + std::to_string(k) + "x" + std::to_string(n);
+    Pool::get().set_threads(3);
+    clade_kernels_set_level("");
+    const auto whole = call(0, rows), last = call(rows - 1, 1);
+    expect(std::equal(last.begin(), last.end(), whole.end() - long(last.size())), what + ": the last row alone");
+    for (const auto& l : levels()) {
+      if (l == "generic" && rows > 2) continue;
+      clade_kernels_set_level(l.c_str());
+      expect(call(0, rows) == whole, what + " at " + l);
+    }
+    clade_kernels_set_level("");
+  }
+}
+
+// Threads come and go and move while products run: a host tunes a model that is generating.
+void tuning() {
+  const int k = 128, rows = 9;
+  LinearCall c;
+  c.weights = {affine(200, k, 4, 32, 0)};
+  auto x = stored(DType::f32, normals(size_t(rows * k)));
+  auto call = [&] {
+    std::vector<float> out(size_t(rows) * size_t(c.width()));
+    c.run(DType::f32, x.data(), rows, nullptr, nullptr, out.data());
+    return out;
+  };
+  const auto want = call();
+  std::atomic<bool> done{false};
+  std::thread tuner([&] {
+    const int first = 0;
+    for (int i = 0; !done; i++) {
+      clade_kernels_set_threads(1 + i % 4);
+      clade_kernels_pin(&first, i % 2);
+    }
+    clade_kernels_pin(nullptr, 0);
+  });
+  bool same = true;
+  for (int i = 0; i < 300; i++) {
+    Pool::get().evaluating();
+    same = same && call() == want;
+  }
+  done = true;
+  tuner.join();
+  Pool::get().evaluating();
+  expect(same, "products while threads are tuned");
+}
+
 void refusals() {
   auto refused = [](auto f) {
     try {
@@ -287,6 +351,8 @@ int main() {
   mixed();
   rounding();
   attention();
+  large();
+  tuning();
   refusals();
   std::printf("levels here: ");
   for (const auto& l : levels()) std::printf("%s ", l.c_str());
