@@ -28,6 +28,9 @@ func TestEverySamplingOptionPicksWhatTheReferencePicks(t *testing.T) {
 		"min p":                {Temperature: ptr(2.0), MinP: ptr(0.2), Seed: ptr(uint64(2))},
 		"top k":                {Temperature: ptr(2.0), TopK: ptr(uint32(5)), Seed: ptr(uint64(3))},
 		"all filters":          {Temperature: ptr(1.2), TopP: ptr(0.9), MinP: ptr(0.05), TopK: ptr(uint32(20)), Seed: ptr(uint64(4))},
+		"typical":              {Temperature: ptr(1.5), TypicalP: ptr(0.4), Seed: ptr(uint64(8))},
+		"xtc":                  {Temperature: ptr(1.0), XtcProbability: ptr(1.0), XtcThreshold: ptr(0.004), Seed: ptr(uint64(9))},
+		"typical, xtc, rest":   {Temperature: ptr(1.1), TopP: ptr(0.95), TypicalP: ptr(0.8), XtcProbability: ptr(1.0), XtcThreshold: ptr(0.01), TopK: ptr(uint32(30)), Seed: ptr(uint64(10))},
 		"top k beyond vocab":   {Temperature: ptr(1.0), TopK: ptr(uint32(100000)), Seed: ptr(uint64(5))},
 		"repetition":           {Repetition: penalty(1.3, 0)},
 		"repetition, window":   {Repetition: penalty(2, 4)},
@@ -66,9 +69,14 @@ func TestASampledStreamResumesWithTheSameTokens(t *testing.T) {
 	}
 	prompt := tiny.Prompt(20, 256)
 	whole := generate(t, e, prompt, start(40)).ids
-	for _, cut := range []int{1, 13, 39} {
-		rest := generate(t, e, append(append([]int32(nil), prompt...), whole[:cut]...), start(40-cut)).ids
-		require.Equal(t, whole[cut:], rest, "after %d tokens", cut)
+	for _, cut := range []int{1, 13, 39, 40} {
+		again := start(40)
+		again.GeneratedPrefix = ptr(uint32(len(prompt)))
+		rest := generate(t, e, append(append([]int32(nil), prompt...), whole[:cut]...), again)
+		require.Equal(t, whole[cut:], append([]int32{}, rest.ids...), "after %d tokens", cut)
+		require.EqualValues(t, 40, rest.finish.Usage.GeneratedTokens, "usage counts from the prompt's end")
+		require.EqualValues(t, 20, rest.finish.Usage.PromptTokens)
+		require.True(t, rest.finish.Provenance.Resumed)
 	}
 	other := start(40)
 	other.Choice = ptr(uint32(2))
@@ -253,6 +261,9 @@ func TestImpossibleRequestsAreRefusedByName(t *testing.T) {
 		{"temperature", []int32{1}, start(&cladev1.Sampling{Temperature: ptr(-1.0)}), contract.InvalidArgument, "sampling.temperature"},
 		{"top_p", []int32{1}, start(&cladev1.Sampling{TopP: ptr(0.0)}), contract.InvalidArgument, "sampling.top_p"},
 		{"min_p", []int32{1}, start(&cladev1.Sampling{MinP: ptr(1.5)}), contract.InvalidArgument, "sampling.min_p"},
+		{"typical_p", []int32{1}, start(&cladev1.Sampling{TypicalP: ptr(0.0)}), contract.InvalidArgument, "sampling.typical_p"},
+		{"xtc", []int32{1}, start(&cladev1.Sampling{XtcThreshold: ptr(0.7)}), contract.InvalidArgument, "sampling.xtc_threshold"},
+		{"generated_prefix", []int32{1}, &cladev1.GenerateStart{GeneratedPrefix: ptr(uint32(2))}, contract.InvalidArgument, "generated_prefix"},
 		{"bias", []int32{1}, start(&cladev1.Sampling{LogitBias: map[int32]float64{900: 1}}), contract.InvalidArgument, "sampling.logit_bias"},
 		{"repetition", []int32{1}, start(&cladev1.Sampling{Repetition: &cladev1.Penalty{Value: 0}}), contract.InvalidArgument, "sampling.repetition"},
 		{"stop id", []int32{1}, &cladev1.GenerateStart{StopTokenIds: []int32{256}}, contract.InvalidArgument, "stop_token_ids"},

@@ -1,6 +1,7 @@
 package llama
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -103,7 +104,67 @@ func referenceFilters(x []float64, s *cladev1.Sampling) {
 			}
 		}
 	}
+	if p := s.GetTypicalP(); p > 0 && p < 1 {
+		referenceTypical(x, p)
+		slices.SortFunc(order, byValue)
+	}
+	if p := s.GetXtcProbability(); p == 1 {
+		referenceXTC(x, s.GetXtcThreshold())
+		slices.SortFunc(order, byValue)
+	}
 	if k := int(s.GetTopK()); k > 0 && k < len(order) {
 		drop(k)
+	}
+}
+
+// probabilities is the softmax of x.
+func probabilities(x []float64) []float64 {
+	out, total := make([]float64, len(x)), 0.0
+	for i, v := range x {
+		out[i] = math.Exp(v)
+		total += out[i]
+	}
+	for i := range out {
+		out[i] /= total
+	}
+	return out
+}
+
+func referenceTypical(x []float64, p float64) {
+	probs, entropy := probabilities(x), 0.0
+	for _, q := range probs {
+		if q > 0 {
+			entropy -= q * math.Log(q)
+		}
+	}
+	order := make([]int, 0, len(x))
+	for i, q := range probs {
+		if q > 0 {
+			order = append(order, i)
+		}
+	}
+	distance := func(i int) float64 { return math.Abs(-math.Log(probs[i]) - entropy) }
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(distance(a), distance(b)) })
+	before := 0.0
+	for _, i := range order {
+		if before >= p {
+			x[i] = math.Inf(-1)
+		}
+		before += probs[i]
+	}
+}
+
+// referenceXTC is XTC that always strikes.
+func referenceXTC(x []float64, threshold float64) {
+	probs, least := probabilities(x), math.Inf(1)
+	for _, q := range probs {
+		if q > threshold {
+			least = min(least, q)
+		}
+	}
+	for i, q := range probs {
+		if q > least {
+			x[i] = math.Inf(-1)
+		}
 	}
 }

@@ -105,6 +105,12 @@ func openConfig(t *testing.T, path string, config engine.Config) *engine.Engine 
 
 func openEngine(t *testing.T, path string, target weights.Target, config engine.Config) *engine.Engine {
 	t.Helper()
+	return openWrapped(t, path, target, config, func(m engine.Model) engine.Model { return m })
+}
+
+// openWrapped makes an engine over what wrap makes of the model.
+func openWrapped(t *testing.T, path string, target weights.Target, config engine.Config, wrap func(engine.Model) engine.Model) *engine.Engine {
+	t.Helper()
 	before := mlx.LiveHandles()
 	r := openRuntime(t)
 	a, err := artifact.Open(path)
@@ -126,7 +132,7 @@ func openEngine(t *testing.T, path string, target weights.Target, config engine.
 	}))
 	config.Context, config.EOS, config.Provenance = 512, c.EOS, &cladev1.Provenance{}
 	config.Kernels, config.MaxThreads = target.Kernels, 2
-	e := engine.New(r, worker, model, config)
+	e := engine.New(r, worker, wrap(model), config)
 	t.Cleanup(func() {
 		require.NoError(t, e.Close())
 		require.Equal(t, before, mlx.LiveHandles(), "every array is freed")
