@@ -9,7 +9,6 @@ import (
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/family"
-	"github.com/clademl/clade/sdk/kv"
 )
 
 // twoModel is the kind of speculation with a model of its own as draft.
@@ -91,7 +90,7 @@ func (f Family) record(graph string) (*family.Record, error) {
 	return nil, contract.Errorf(contract.PluginMismatch, graph, "%s %s has no family of this id, which a draft needs", f.Name, f.Version)
 }
 
-// line is what the draft takes: its weights, a cache over the target's context, and a step's activations and scores. A prompt
+// line is what the draft takes: its weights, caches of the target's rows, and a step's activations and scores. A prompt
 // runs through it in the room of the target's own chunk.
 func (d *beside) line() (*cladev1.MemoryLine, error) {
 	loaded, err := d.Weights.LoadedBytes(d.target())
@@ -102,8 +101,8 @@ func (d *beside) line() (*cladev1.MemoryLine, error) {
 	for _, spec := range d.Layout.Caches {
 		perToken += spec.BytesPerToken(d.dtype)
 	}
-	cache := perToken * int64(kv.Capacity(d.context))
-	step := int64(d.depth+1)*d.TokenBytes(d.context, d.dtype, d.library != nil) + int64(d.Layout.Vocab)*4*sampledRows
+	cache := perToken * int64(d.kvTokens())
+	step := int64(d.rows) * (int64(d.depth+1)*d.TokenBytes(d.context, d.dtype, d.library != nil) + int64(d.Layout.Vocab)*4*sampledRows)
 	return &cladev1.MemoryLine{
 		Name: "auxiliaries", Bytes: uint64(loaded + cache + step),
 		Detail: fmt.Sprintf("draft %s: weights %d, kv %d, a step of %d tokens %d", d.name, loaded, cache, d.depth, step),
