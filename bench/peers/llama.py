@@ -48,7 +48,45 @@ def greedy():
     return int(np.ctypeslib.as_array(lc.llama_get_logits_ith(ctx, -1), shape=(vocab,)).argmax())
 
 
+def batched(request):
+    """rows sequences with the same prompt decode together; the time is that of the steps."""
+    ids, rows = request["ids"], request["rows"]
+    p = lc.llama_context_default_params()
+    p.n_ctx, p.n_batch, p.n_ubatch, p.n_seq_max = rows * (len(ids) + request["tokens"] + 8), 512, 512, rows
+    p.n_threads = p.n_threads_batch = threads
+    p.kv_unified = True
+    c = lc.llama_init_from_model(model, p)
+    batch = lc.llama_batch_init(512, 0, 1)
+
+    def put(entries):
+        batch.n_tokens = len(entries)
+        for i, (token, position, row, wanted) in enumerate(entries):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i] = token, position, 1
+            batch.seq_id[i][0], batch.logits[i] = row, wanted
+        if lc.llama_decode(c, batch) != 0:
+            sys.exit("llama_decode failed")
+        lc.llama_synchronize(c)
+
+    def best(i):
+        return int(np.ctypeslib.as_array(lc.llama_get_logits_ith(c, i), shape=(vocab,)).argmax())
+
+    tokens = []
+    for row in range(rows):
+        put([(t, i, row, i == len(ids) - 1) for i, t in enumerate(ids)])
+        tokens.append(best(len(ids) - 1))
+    start = time.perf_counter()
+    for step in range(request["tokens"]):
+        put([(tokens[row], len(ids) + step, row, True) for row in range(rows)])
+        tokens = [best(row) for row in range(rows)]
+    seconds = time.perf_counter() - start
+    lc.llama_batch_free(batch)
+    lc.llama_free(c)
+    return {"seconds": seconds, "ids": tokens}
+
+
 def answer(request):
+    if request["op"] == "batch":
+        return batched(request)
     lc.llama_memory_clear(lc.llama_get_memory(ctx), True)
     start = time.perf_counter()
     forward(request["ids"])
