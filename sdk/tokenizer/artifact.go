@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
@@ -72,12 +73,15 @@ func ggufVocab(m *artifact.GGUFMetadata) (GGUFVocab, error) {
 		UNK:    r.id("unknown_token_id"),
 		PAD:    r.id("padding_token_id"),
 		SEP:    r.id("seperator_token_id"),
+		CLS:    r.id("cls_token_id"),
 		MASK:   r.id("mask_token_id"),
 		AddBOS: r.flag("add_bos_token"),
 		AddEOS: r.flag("add_eos_token"),
 
 		AddSpacePrefix:    r.flag("add_space_prefix"),
 		RemoveExtraSpaces: r.flag("remove_extra_whitespaces"),
+		Lowercase:         r.flag("normalizer.lowercase"),
+		StripAccents:      r.flag("normalizer.strip_accents"),
 	}
 	if r.has("scores") && (v.Model == "llama" || v.Model == "t5") {
 		v.Scores = r.floats("scores")
@@ -150,6 +154,10 @@ func (r *metaReader) floats(key string) []float64 {
 		return f
 	}
 	r.check(key, ok)
+	f = slices.Clone(f)
+	for i, x := range f {
+		f[i] = float64(float32(x)) // metadata holds the decimal form of the 32-bit number; ties depend on the number itself
+	}
 	return f
 }
 

@@ -10,7 +10,8 @@ import (
 
 // GGUFVocab is what GGUF metadata (tokenizer.ggml.*) says of a tokenizer. Ids are -1 where the file names none.
 type GGUFVocab struct {
-	Model    string // tokenizer.ggml.model: gpt2, gemma4 (BPE), llama (SentencePiece's BPE), bert (WordPiece), t5 (Unigram)
+	// Model is tokenizer.ggml.model: gpt2, gemma4, whitespace (BPE), llama (SentencePiece's BPE), bert (WordPiece), t5 (Unigram).
+	Model    string
 	Pre      string // tokenizer.ggml.pre names the split pattern of BPE
 	Tokens   []string
 	Types    []int64   // one of the type constants each
@@ -18,10 +19,11 @@ type GGUFVocab struct {
 	Merges   []string  // of BPE
 	Charsmap []byte    // of t5: SentencePiece's table of replacements
 
-	BOS, EOS, EOT, EOM, UNK, PAD, SEP, MASK int64
+	BOS, EOS, EOT, EOM, UNK, PAD, SEP, CLS, MASK int64
 
 	AddBOS, AddEOS                    *bool // nil: what the model or the pre-tokenizer's models do
 	AddSpacePrefix, RemoveExtraSpaces *bool
+	Lowercase, StripAccents           *bool // of bert and whitespace
 
 	ChatTemplate *string
 }
@@ -47,16 +49,16 @@ func FromGGUF(v GGUFVocab) (*Tokenizer, error) {
 	var ends modelEnds
 	var err error
 	switch v.Model {
-	case "gpt2", "gemma4":
+	case "gpt2", "gemma4", "whitespace":
 		ends, err = v.bpe(b)
 	case "llama":
 		ends, err = modelEnds{bos: true}, v.spm(b)
 	case "bert":
-		ends, err = modelEnds{bos: true, sep: true}, v.wpm(b)
+		ends, err = modelEnds{bos: true, sep: true, fixed: true}, v.wpm(b)
 	case "t5":
 		ends, err = modelEnds{eos: true}, v.ugm(b)
 	default:
-		return nil, unsupported(ggufKey("model"), "the tokenizer model %q is not implemented; gpt2, gemma4, llama, bert and t5 are", v.Model)
+		return nil, unsupported(ggufKey("model"), "the tokenizer model %q is not implemented; gpt2, gemma4, whitespace, llama, bert and t5 are", v.Model)
 	}
 	if err != nil {
 		return nil, err
@@ -76,8 +78,9 @@ func FromGGUF(v GGUFVocab) (*Tokenizer, error) {
 	return t, nil
 }
 
-// modelEnds is what goes around a text unless the file says otherwise.
-type modelEnds struct{ bos, eos, sep bool }
+// modelEnds is what goes around a text unless the file says otherwise, which it cannot where fixed is set: llama.cpp does not
+// read the flags of such models.
+type modelEnds struct{ bos, eos, sep, fixed bool }
 
 // bpe builds byte-level BPE and the kinds that spell a space ▁.
 func (v *GGUFVocab) bpe(b *builder) (modelEnds, error) {
@@ -103,13 +106,25 @@ func (v *GGUFVocab) bpe(b *builder) (modelEnds, error) {
 		b.normalizer = unicodeForms["NFC"]
 	}
 	b.decoder = []stageMaker{func() stage { return &joinBytes{} }}
-	if pre.plain {
-		m.byteFallback, m.wholeLines = true, true
+	switch {
+	case pre.plain && pre.spaces:
+		m.byteFallback = true
+		b.decoder = []stageMaker{func() stage { return &fallbackBytes{} }}
+	case pre.plain:
+		m.byteFallback, m.wholeLines = true, pre.wholeLines
 		b.normalizer = replace{find: literal(" "), content: spmSpace}
 		b.decoder = sentencePieceDecoder(false)
 	}
-	b.steps, err = pre.steps()
-	return modelEnds{bos: pre.addBOS}, err
+	if b.steps, err = pre.steps(); err != nil {
+		return modelEnds{}, err
+	}
+	if v.Model == "whitespace" {
+		b.steps = append([]step{fields{}}, b.steps...)
+		if choose(v.Lowercase, name != "whitespace") {
+			b.normalizer = lowercase{}
+		}
+	}
+	return modelEnds{bos: pre.addBOS}, nil
 }
 
 func (v *GGUFVocab) readMerges(m *bpe) error {
@@ -155,6 +170,7 @@ func (v *GGUFVocab) config(b *builder, ends modelEnds) (*config, error) {
 		{"unknown_token_id", "unk_token", v.UNK, false},
 		{"padding_token_id", "pad_token", v.PAD, false},
 		{"seperator_token_id", "sep_token", v.SEP, false},
+		{"cls_token_id", "cls_token", v.CLS, false},
 		{"mask_token_id", "mask_token", v.MASK, false},
 	} {
 		if n.id < 0 {
@@ -170,6 +186,7 @@ func (v *GGUFVocab) config(b *builder, ends modelEnds) (*config, error) {
 			cfg.eosIDs = append(cfg.eosIDs, int32(n.id))
 		}
 	}
+	flag := func(said *bool, usual bool) bool { return usual && ends.fixed || !ends.fixed && choose(said, usual) }
 	for _, end := range []struct {
 		add     bool
 		flag    string
@@ -177,8 +194,8 @@ func (v *GGUFVocab) config(b *builder, ends modelEnds) (*config, error) {
 		id      int64
 		outside *[]int32
 	}{
-		{choose(v.AddBOS, ends.bos), "add_bos_token", "bos_token_id", v.BOS, &b.prefix},
-		{choose(v.AddEOS, ends.eos), "add_eos_token", "eos_token_id", v.EOS, &b.suffix},
+		{flag(v.AddBOS, ends.bos), "add_bos_token", "bos_token_id", v.BOS, &b.prefix},
+		{flag(v.AddEOS, ends.eos), "add_eos_token", "eos_token_id", v.EOS, &b.suffix},
 		{ends.sep, "model", "seperator_token_id", v.SEP, &b.suffix},
 	} {
 		if !end.add {
@@ -216,13 +233,13 @@ func (v *GGUFVocab) digest() string {
 		kinds = binary.AppendVarint(kinds, k)
 	}
 	var facts []byte
-	for _, id := range []int64{v.BOS, v.EOS, v.EOT, v.EOM, v.UNK, v.PAD, v.SEP, v.MASK} {
+	for _, id := range []int64{v.BOS, v.EOS, v.EOT, v.EOM, v.UNK, v.PAD, v.SEP, v.CLS, v.MASK} {
 		facts = binary.AppendVarint(facts, id)
 	}
 	for _, score := range v.Scores {
 		facts = binary.LittleEndian.AppendUint64(facts, math.Float64bits(score))
 	}
-	for _, flag := range []*bool{v.AddBOS, v.AddEOS, v.AddSpacePrefix, v.RemoveExtraSpaces} {
+	for _, flag := range []*bool{v.AddBOS, v.AddEOS, v.AddSpacePrefix, v.RemoveExtraSpaces, v.Lowercase, v.StripAccents} {
 		switch {
 		case flag == nil:
 			facts = append(facts, 2)

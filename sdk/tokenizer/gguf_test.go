@@ -12,7 +12,7 @@ import (
 func vocabOf(t *testing.T, name, pre string) (GGUFVocab, *Tokenizer) {
 	t.Helper()
 	tok := readTokenizer(t, name)
-	v := GGUFVocab{Model: "gpt2", Pre: pre, BOS: 0, EOS: 1, EOT: -1, EOM: -1, UNK: -1, PAD: -1, SEP: -1, MASK: -1}
+	v := GGUFVocab{Model: "gpt2", Pre: pre, BOS: 0, EOS: 1, EOT: -1, EOM: -1, UNK: -1, PAD: -1, SEP: -1, CLS: -1, MASK: -1}
 	added := map[int32]bool{}
 	for _, a := range tok.AddedTokens() {
 		added[a.ID] = true

@@ -110,7 +110,8 @@ var preTokenizers = func() map[string]preTokenizer {
 		{"afmoe", preTokenizer{split: with(byThrees, patternAfmoe, patternDeepSeek)}},
 		{"laguna", preTokenizer{split: splits(patternLines, patternQwen2)}},
 		{"exaone-moe", preTokenizer{split: splits(patternExaoneMoE)}},
-		{"gemma4 granite-embed-multi-311m", preTokenizer{split: splits(patternLines), plain: true, addBOS: true}},
+		{"gemma4 granite-embed-multi-311m", preTokenizer{split: splits(patternLines), plain: true, wholeLines: true, addBOS: true}},
+		{"whitespace", preTokenizer{split: splits(patternChars), plain: true, spaces: true}},
 		{"sarvam-moe", preTokenizer{split: splits(patternLines), plain: true}},
 	} {
 		for name := range strings.SplitSeq(k.names, " ") {

@@ -85,7 +85,8 @@ func (v *GGUFVocab) wpm(b *builder) error {
 		return corrupt(ggufKey("unknown_token_id"), "names no token, which a WordPiece vocabulary needs")
 	}
 	b.vocab, b.model = m, newWordPiece(m, "", maxTokenBytes, int32(v.UNK))
-	b.normalizer = bertNormalizer(true, true, true, true)
+	lower := choose(v.Lowercase, true)
+	b.normalizer = bertNormalizer(true, true, choose(v.StripAccents, lower), lower)
 	b.steps = append(slices.Clone(plainSteps["BertPreTokenizer"]), wordStart{})
 	b.decoder = []stageMaker{
 		func() stage { return replaceEach{spmSpace, " "} },
@@ -111,7 +112,7 @@ func (v *GGUFVocab) ugm(b *builder) error {
 	if v.UNK < 0 || !m.has(v.UNK) {
 		return corrupt(ggufKey("unknown_token_id"), "names no token, which a Unigram vocabulary needs")
 	}
-	n := &spmNormalizer{prefix: choose(v.AddSpacePrefix, true), merge: choose(v.RemoveExtraSpaces, false)}
+	n := &spmNormalizer{prefix: choose(v.AddSpacePrefix, false), merge: choose(v.RemoveExtraSpaces, false)}
 	if len(v.Charsmap) > 0 {
 		if n.table, err = newPrecompiled(ggufKey("precompiled_charsmap"), v.Charsmap); err != nil {
 			return err
@@ -141,7 +142,7 @@ func (v *GGUFVocab) unigram(m *vocab) *unigram {
 			u.tree.add(token, int32(id))
 		}
 	}
-	u.unkScore = worst - unkPenalty
+	u.unkScore = float64(float32(worst) - unkPenalty) // llama.cpp keeps scores in 32 bits; ties depend on it
 	return u
 }
 

@@ -7,9 +7,10 @@ type preTokenizer struct {
 	ignoreMerges bool
 	addBOS       bool
 	nfc          bool
-	// plain words are characters with ▁ for a space, as SentencePiece has them, not bytes; lines of nothing but line ends are
-	// one token where the vocabulary has it.
-	plain bool
+	// plain words are characters, not bytes; with ▁ for a space, as SentencePiece has them, unless spaces stay.
+	plain, spaces bool
+	// wholeLines: of plain words, lines of nothing but line ends are one token where the vocabulary has it.
+	wholeLines bool
 }
 
 // splitter is a pattern, or another step.

@@ -14,8 +14,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/clademl/clade/sdk/artifact"
 )
 
 // smollm2 is the model of `make demo`; CLADE_SMOLLM2 names another place.
@@ -69,16 +67,6 @@ func gemma3() string {
 	return "gemma3"
 }
 
-func fromGGUF(t testing.TB, path string) *Tokenizer {
-	t.Helper()
-	a, err := artifact.Open(path)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, a.Close()) })
-	tok, err := FromArtifact(a)
-	require.NoError(t, err)
-	return tok
-}
-
 func openSmolLM2(t testing.TB) *Tokenizer { return fromGGUF(t, smollm2(t)) }
 
 func TestRealVocabulariesEqualLlamaCpp(t *testing.T) {
@@ -106,6 +94,36 @@ func TestRealVocabulariesEqualLlamaCpp(t *testing.T) {
 				}
 			}
 			require.LessOrEqual(t, differences, llamaDifferences[name])
+		})
+	}
+}
+
+// TestGGUFModelsEqualLlamaCppOnTwentyThousandTexts asks the installed llama.cpp text by text.
+func TestGGUFModelsEqualLlamaCppOnTwentyThousandTexts(t *testing.T) {
+	files, err := filepath.Glob("testdata/llama/*.gguf")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	c := readCorpus(t)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			const count = 20_000
+			lines := strings.Split(strings.TrimSpace(string(oracle(t, "testdata/llama.py", file, strconv.Itoa(count)))), "\n")
+			require.Len(t, lines, count)
+			tok := fromGGUF(t, file)
+			differences := 0
+			for i, line := range lines {
+				var want [2][]int32
+				require.NoError(t, json.Unmarshal([]byte(line), &want))
+				text := c.text(i)
+				got := bothIDs(t, tok, text)
+				if equal(want, got) || readOtherwise(filepath.Base(file), text) {
+					continue
+				}
+				t.Errorf("text %d: %+q\nwant %+q\n got %+q", i, text, tokens(tok, want[1]), tokens(tok, got[1]))
+				if differences++; differences == 5 {
+					t.Fatal("and more")
+				}
+			}
 		})
 	}
 }
