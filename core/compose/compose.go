@@ -54,6 +54,7 @@ type Wishes struct {
 	Rows          uint32
 	PrefillChunk  uint32
 	MaxGeneration uint32
+	PrefixCache   string // bytes; 0 keeps nothing
 }
 
 // Model is what the model's files say.
@@ -107,6 +108,8 @@ const (
 	defaultRows = 8
 	// prefillChunk is one KV step of sdk/kv; results do not depend on it.
 	prefillChunk = 256
+	// prefixCache is what a model may keep of earlier requests' beginnings; a plugin takes less where the budget leaves less.
+	prefixCache = 512 << 20
 )
 
 // Composition is a resolved one.
@@ -373,6 +376,14 @@ func (c *Composition) counts() error {
 	if c.in.Wishes.PrefillChunk > 0 {
 		chunk, chunkSource = c.in.Wishes.PrefillChunk, FromUser
 	}
+	kept, keptSource := uint64(prefixCache), FromDefault
+	if w := c.in.Wishes.PrefixCache; w != "" {
+		var err error
+		if kept, err = strconv.ParseUint(w, 10, 63); err != nil {
+			return contract.Errorf(contract.InvalidArgument, "prefix_cache", "%q is no number of bytes", w)
+		}
+		keptSource = FromUser
+	}
 	m, budgetSource := c.in.Machine, FromDefault
 	if m.BudgetSet && c.in.Declares("memory_budget_bytes") {
 		budgetSource = FromUser
@@ -381,6 +392,7 @@ func (c *Composition) counts() error {
 		c.put("threads", "threads", fmt.Sprint(threads), source, func() { c.Proto.Threads = &threads }),
 		c.put("rows", "rows", fmt.Sprint(rows), rowSource, func() { c.Proto.Rows = &rows }),
 		c.put("prefill_chunk", "prefill_chunk", fmt.Sprint(chunk), chunkSource, func() { c.Proto.PrefillChunk = &chunk }),
+		c.put("prefix_cache_bytes", "prefix_cache_bytes", fmt.Sprint(kept), keptSource, func() { c.Proto.PrefixCacheBytes = &kept }),
 		c.put("memory_budget_bytes", "memory_budget_bytes", fmt.Sprint(m.BudgetBytes), budgetSource, func() { c.Proto.MemoryBudgetBytes = &m.BudgetBytes }),
 		c.put("machine_bytes", "machine_bytes", fmt.Sprint(m.TotalBytes), FromDefault, func() { c.Proto.MachineBytes = &m.TotalBytes }),
 	} {

@@ -106,6 +106,8 @@ func wishesOf(t require.TestingT, c *Composition) Wishes {
 			w.PrefillChunk = number()
 		case "max_generation":
 			w.MaxGeneration = number()
+		case "prefix_cache_bytes":
+			w.PrefixCache = f.Value
 		case "draft", "programs", "adapters", "memory_budget_bytes", "machine_bytes": // chosen beside the wishes
 		default:
 			require.Fail(t, "a field that no wish can ask for: "+f.Name)
@@ -149,7 +151,7 @@ func TestNoWishSurvivesUnread(t *testing.T) {
 	base, err := Resolve(in)
 	require.NoError(t, err)
 	texts := map[string]string{
-		"Device": "cuda-sm90", "DType": "float32", "KV": "4@9", "Kernels": "off", "Pin": "0", "NUMA": "0", "Deterministic": "false", "Paging": "true",
+		"Device": "cuda-sm90", "DType": "float32", "KV": "4@9", "Kernels": "off", "Pin": "0", "NUMA": "0", "Deterministic": "false", "Paging": "true", "PrefixCache": "77",
 	}
 	typ := reflect.TypeFor[Wishes]()
 	for i := range typ.NumField() {

@@ -66,6 +66,7 @@ type ModelDefaults struct {
 	Threads       uint32
 	Kernels       string
 	Pin           string
+	PrefixCache   uint64
 	NUMA          string
 	Deterministic string
 	Paging        string

@@ -102,7 +102,7 @@ func fill(t *testing.T, m *loader.Model) {
 // comparePlan opens the model, fills its context twice, and holds the peak to the plan.
 func comparePlan(t *testing.T, path string, w compose.Wishes) {
 	t.Helper()
-	w.Rows = 1 // fill runs one request
+	w.Rows, w.PrefixCache = 1, "0" // fill runs one request, and keeps none
 	p := planned(t, path, w)
 	require.NoError(t, p.Admission)
 	var lines []string

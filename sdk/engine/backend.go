@@ -187,7 +187,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	g := &guide{library: b.guidance, absent: b.noGuidance, path: req.Model.Artifacts[0].Path, width: d.Layout.Vocab, eos: d.EOS}
 	e := New(b.runtime, worker, model, Config{
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
-		Rows: d.rows, KVTokens: d.kvTokens(),
+		Rows: d.rows, KVTokens: d.kvTokens(), PrefixBytes: lineOf(plan, prefixes),
 		Provenance: b.provenance(d, plan), Kernels: d.library, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
 		Constraints: g.constraint,
 	})

@@ -27,6 +27,8 @@ type Config struct {
 	Rows int
 	// KVTokens is how many tokens the caches of all rows hold together, rounded up to kv.Step; 0 is Context for each row.
 	KVTokens int
+	// PrefixBytes bounds what the beginnings of earlier requests may keep; 0 keeps none.
+	PrefixBytes int64
 	// Queue is how many requests may wait for a row; more are Busy.
 	Queue int
 	// EOS ends a generation unless a request ignores it.
@@ -76,6 +78,8 @@ type Engine struct {
 	rows         map[*schedule.Row]*row
 	flight       *flight // queued, not read
 	garbage      []*kv.Cache
+	leaving      []*row // rows that ended and whose cache is worth keeping
+	memory       *memory
 	farewells    []func() // to rows that ended
 	pace, beside pace     // of prefill alone, and while others decode
 }
@@ -99,12 +103,14 @@ func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *
 	first := firstChunk(config)
 	e := &Engine{
 		runtime: runtime, worker: worker, model: model, layout: model.Layout(), config: config, started: time.Now(),
-		wake: make(chan struct{}, 1), ended: make(chan struct{}), rows: map[*schedule.Row]*row{},
+		memory: newMemory(config.PrefixBytes),
+		wake:   make(chan struct{}, 1), ended: make(chan struct{}), rows: map[*schedule.Row]*row{},
 		pace: newPace(config.PrefillChunk, first, evaluationTarget), beside: newPace(config.PrefillChunk, first/4, besideTarget),
-		sched: schedule.New(schedule.Config{
-			Rows: config.Rows, Queue: config.Queue, BlockTokens: kv.Step, Blocks: kv.Capacity(config.KVTokens) / kv.Step,
-		}),
 	}
+	e.sched = schedule.New(schedule.Config{
+		Rows: config.Rows, Queue: config.Queue, BlockTokens: kv.Step, Blocks: kv.Capacity(config.KVTokens) / kv.Step,
+		Restore: func(r *schedule.Row) int { return e.restore(e.rows[r]) },
+	})
 	e.publish()
 	go e.loop()
 	return e
@@ -179,6 +185,7 @@ func (e *Engine) Stats() *cladev1.StatsResponse {
 		Rows: uint32(e.config.Rows), KvTokens: uint64(blocks * kv.Step), KvTokensUsed: uint64((blocks - t.freeBlocks.Load()) * kv.Step),
 		Preemptions: t.putBack.Load(), FinishedRequests: t.finished.Load(), FailedEvaluations: t.failures.Load(),
 		QueueNs: t.queueNs.Load(), PrefillNs: t.prefillNs.Load(), DecodeNs: t.decodeNs.Load(),
+		PrefixQueriedTokens: e.memory.queried.Load(), PrefixCachedTokens: e.memory.found.Load(),
 	}
 }
 
@@ -227,6 +234,7 @@ func (e *Engine) Close() error {
 	})
 	<-e.ended
 	err := e.worker.Do(context.Background(), func(*mlx.Scope) error {
+		e.memory.runs.Clear()
 		e.model.Close()
 		return nil
 	})

@@ -60,7 +60,7 @@ func (e *Engine) overlap(next *flight) error {
 			return err
 		}
 		err := e.pick(s, next)
-		e.freeGarbage()
+		e.freeGarbage(s)
 		return err
 	})
 	if err != nil {
@@ -78,7 +78,7 @@ func (e *Engine) compute(f *flight) error {
 		tokens += g.Tokens
 	}
 	err := e.do(func(s *mlx.Scope) error {
-		defer e.freeGarbage()
+		defer e.freeGarbage(s)
 		if r := f.rows[0]; r.score != nil {
 			return e.scoreChunk(s, r, f.segments[0])
 		}
@@ -125,7 +125,7 @@ func (e *Engine) land() {
 		return
 	}
 	err := e.do(func(s *mlx.Scope) error {
-		defer e.freeGarbage()
+		defer e.freeGarbage(s)
 		return e.read(s, f)
 	})
 	if err != nil {

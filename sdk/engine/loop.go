@@ -120,8 +120,8 @@ func (e *Engine) admitted(r *row, now time.Time) {
 	e.totals.queueNs.Add(uint64(now.Sub(r.submitted)))
 	if r.gen != nil {
 		r.gen.usage.QueueNs = uint64(now.Sub(r.submitted))
-		r.gen.usage.CachedTokens = uint32(min(r.Cached(), r.prompt))
-		r.tellPrefill(r.Cached())
+		r.gen.usage.CachedTokens = uint32(min(r.restored, r.prompt))
+		r.tellPrefill(r.restored)
 	}
 }
 
@@ -140,8 +140,8 @@ func (e *Engine) discard(r *row) {
 
 // part frees discarded caches and tells the rows that ended so: what a request took is free when it returns.
 func (e *Engine) part() {
-	if len(e.garbage) > 0 {
-		_ = e.do(func(*mlx.Scope) error { e.freeGarbage(); return nil })
+	if len(e.garbage)+len(e.leaving) > 0 {
+		_ = e.do(func(s *mlx.Scope) error { e.freeGarbage(s); return nil })
 	}
 	for _, farewell := range e.farewells {
 		farewell()
@@ -149,8 +149,13 @@ func (e *Engine) part() {
 	e.farewells = e.farewells[:0]
 }
 
-// freeGarbage runs on the worker's thread.
-func (e *Engine) freeGarbage() {
+// freeGarbage runs on the worker's thread. What rows that ended had computed is kept first.
+func (e *Engine) freeGarbage(s *mlx.Scope) {
+	for _, r := range e.leaving {
+		e.remember(s, r)
+		e.discard(r)
+	}
+	e.leaving = e.leaving[:0]
 	for _, c := range e.garbage {
 		c.Close()
 	}
@@ -165,7 +170,11 @@ func (e *Engine) end(r *row, last func(*letter)) {
 	r.over = true
 	e.sched.Leave(&r.Row)
 	delete(e.rows, &r.Row)
-	e.discard(r)
+	if e.worthKeeping(r) {
+		e.leaving = append(e.leaving, r)
+	} else {
+		e.discard(r)
+	}
 	if r.gen != nil && r.gen.constraint != nil {
 		r.gen.constraint.Close()
 	}
@@ -196,6 +205,10 @@ func (e *Engine) publish() {
 // alone already ends with the error.
 func (e *Engine) failed(next *flight, cause error) {
 	e.totals.failures.Add(1)
+	for _, r := range e.leaving { // theirs may be undefined too
+		e.discard(r)
+	}
+	e.leaving = e.leaving[:0]
 	flights := []*flight{next}
 	if e.flight != nil {
 		flights = append(flights, e.flight)
@@ -208,6 +221,7 @@ func (e *Engine) failed(next *flight, cause error) {
 				continue
 			}
 			e.discard(r)
+			r.failed = true
 			r.Tokens = len(r.ids)
 			rows = append(rows, &r.Row)
 		}
@@ -217,7 +231,7 @@ func (e *Engine) failed(next *flight, cause error) {
 		for _, f := range flights {
 			f.close()
 		}
-		e.freeGarbage()
+		e.freeGarbage(s)
 		return err
 	})
 	for _, r := range e.sched.Failed(unique(rows)) {

@@ -14,6 +14,7 @@ func Options() []*cladev1.Option {
 		{Path: "prefill_chunk", Doc: "most prompt tokens of one evaluation; results do not depend on it"},
 		{Path: "context", Doc: "most tokens of a sequence"},
 		{Path: "max_generation", Doc: "most tokens one request may generate"},
+		{Path: "prefix_cache_bytes", Doc: "most bytes kept of the beginnings of earlier requests; less where the budget leaves less, which the plan says"},
 		{Path: "memory_budget_bytes", Doc: "a plan beyond it is not opened; the allocator stays below it"},
 		{Path: "kernels", Doc: "auto, off, require, which refuses a fallback, or fast, which rounds activations to 8 bits in front of quantized weights"},
 		{Path: "deterministic", Doc: "tokens do not depend on other requests, chunks, restart or cache state; so with the CPU kernels, refused without"},
@@ -24,6 +25,7 @@ func Options() []*cladev1.Option {
 		{Path: "numa", Doc: "the memory node of packed weights, or interleave; refused without kernels"},
 		{Path: "threads", Doc: "a maximum, for the CPU kernels; stock operations compute with one"},
 
+		{Path: "prefix_cache", Doc: "whether the request reads from and adds to it; yes when absent"},
 		{Path: "max_tokens", Doc: "clamped to what the context leaves"},
 		{Path: "stop_token_ids", Doc: "ids that end the generation; they are not emitted"},
 		{Path: "priority", Doc: "lower is sooner among those that wait; 0 when absent"},

@@ -83,13 +83,32 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 	for _, line := range p.Lines {
 		p.TotalBytes += line.Bytes
 	}
+	d.planPrefix(p)
 	return p, nil
+}
+
+// planPrefix gives the prefix cache what was asked for, or what the budget leaves: a model is not refused for its sake.
+func (d *draft) planPrefix(p *cladev1.Plan) {
+	bytes := d.prefixBytes
+	if d.budget > 0 {
+		bytes = max(0, min(bytes, d.budget-int64(p.TotalBytes)))
+	}
+	if bytes == 0 && d.prefixBytes == 0 {
+		return
+	}
+	detail := "what earlier requests begin with, at most"
+	if bytes < d.prefixBytes {
+		detail = fmt.Sprintf("%s; %d bytes were asked for, the budget leaves this", detail, d.prefixBytes)
+	}
+	p.Lines = append(p.Lines, &cladev1.MemoryLine{Name: prefixes, Bytes: uint64(bytes), Detail: detail})
+	p.TotalBytes += uint64(bytes)
 }
 
 // Lines that are limits too.
 const (
 	runAhead = "run-ahead"
 	reserve  = "reserve"
+	prefixes = "prefix cache"
 )
 
 // lineOf is the bytes of a line.

@@ -23,6 +23,7 @@ type request struct {
 	sampling sampling
 	logprobs *cladev1.Logprobs // nil: not asked for
 	narrowed *cladev1.Constraint
+	remember bool // read from and add to the prefix cache
 	control  <-chan *cladev1.Control
 }
 
@@ -57,6 +58,7 @@ func (e *Engine) check(job *plugin.GenerateJob) (*request, error) {
 	r := &request{
 		ids: job.IDs, prompt: len(job.IDs), control: job.Control, logprobs: start.Logprobs, priority: start.GetPriority(),
 		resumed: start.GeneratedPrefix != nil, narrowed: start.Constraint,
+		remember: start.PrefixCache == nil || *start.PrefixCache,
 	}
 	if err := e.checkIDs("prompt", job.IDs); err != nil {
 		return nil, err

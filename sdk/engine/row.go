@@ -22,6 +22,9 @@ type row struct {
 
 	parted             bool // the request's goroutine knows that it ended
 	over               bool // it ended: what is still in flight for it means nothing
+	failed             bool // a forward with it failed
+	restored           int  // tokens that its cache got from the prefix cache
+	looked             bool // its lookup in the prefix cache was counted
 	counted            int  // tokens of the prompt that Stats has
 	submitted, started time.Time
 	first              time.Time // when its first token was read

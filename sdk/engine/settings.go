@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ type settings struct {
 	context       int // 0: the model's own
 	maxGeneration int
 	budget        int64  // 0: none
+	prefixBytes   int64  // that the prefix cache may take
 	kernelPolicy  string // one of kernelPolicies
 	deterministic bool
 	threads       int // of the kernels
@@ -38,7 +40,7 @@ type settings struct {
 func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	out := settings{
 		chunk: int(c.GetPrefillChunk()), context: int(c.GetContext()), maxGeneration: int(c.GetMaxGeneration()),
-		budget: int64(c.GetMemoryBudgetBytes()), kernelPolicy: c.GetKernels(), deterministic: c.GetDeterministic(),
+		budget: int64(c.GetMemoryBudgetBytes()), prefixBytes: int64(min(c.GetPrefixCacheBytes(), math.MaxInt64)), kernelPolicy: c.GetKernels(), deterministic: c.GetDeterministic(),
 	}
 	if c.PrefillChunk == nil {
 		out.chunk = defaultChunk

@@ -408,9 +408,11 @@ type Composition struct {
 	// Processors that the computing threads keep to, one each; empty: the system places them.
 	Pin []uint32 `protobuf:"varint,17,rep,packed,name=pin,proto3" json:"pin,omitempty"`
 	// Where packed weights lie: "interleave" over the memory nodes, or the number of one; absent: where they are written first.
-	Numa          *string `protobuf:"bytes,18,opt,name=numa,proto3,oneof" json:"numa,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Numa *string `protobuf:"bytes,18,opt,name=numa,proto3,oneof" json:"numa,omitempty"`
+	// Most bytes that the beginnings of earlier requests may keep; 0 keeps none.
+	PrefixCacheBytes *uint64 `protobuf:"varint,19,opt,name=prefix_cache_bytes,json=prefixCacheBytes,proto3,oneof" json:"prefix_cache_bytes,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Composition) Reset() {
@@ -567,6 +569,13 @@ func (x *Composition) GetNuma() string {
 		return *x.Numa
 	}
 	return ""
+}
+
+func (x *Composition) GetPrefixCacheBytes() uint64 {
+	if x != nil && x.PrefixCacheBytes != nil {
+		return *x.PrefixCacheBytes
+	}
+	return 0
 }
 
 type KvScheme struct {
@@ -1309,7 +1318,7 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	" \x01(\bR\n" +
 	"fromCallerB\x17\n" +
 	"\x15_artifact_fingerprintB\x15\n" +
-	"\x13_config_fingerprint\"\xb8\x06\n" +
+	"\x13_config_fingerprint\"\x82\a\n" +
 	"\vComposition\x12\x1b\n" +
 	"\x06device\x18\x01 \x01(\tH\x00R\x06device\x88\x01\x01\x12\x19\n" +
 	"\x05dtype\x18\x02 \x01(\tH\x01R\x05dtype\x88\x01\x01\x12'\n" +
@@ -1330,7 +1339,8 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\rdeterministic\x18\x0f \x01(\bH\fR\rdeterministic\x88\x01\x01\x12\x1d\n" +
 	"\athreads\x18\x10 \x01(\rH\rR\athreads\x88\x01\x01\x12\x10\n" +
 	"\x03pin\x18\x11 \x03(\rR\x03pin\x12\x17\n" +
-	"\x04numa\x18\x12 \x01(\tH\x0eR\x04numa\x88\x01\x01B\t\n" +
+	"\x04numa\x18\x12 \x01(\tH\x0eR\x04numa\x88\x01\x01\x121\n" +
+	"\x12prefix_cache_bytes\x18\x13 \x01(\x04H\x0fR\x10prefixCacheBytes\x88\x01\x01B\t\n" +
 	"\a_deviceB\b\n" +
 	"\x06_dtypeB\x05\n" +
 	"\x03_kvB\t\n" +
@@ -1348,7 +1358,8 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\x0e_deterministicB\n" +
 	"\n" +
 	"\b_threadsB\a\n" +
-	"\x05_numa\"\xd8\x01\n" +
+	"\x05_numaB\x15\n" +
+	"\x13_prefix_cache_bytes\"\xd8\x01\n" +
 	"\bKvScheme\x12\x16\n" +
 	"\x05plain\x18\x01 \x01(\tH\x00R\x05plain\x12,\n" +
 	"\x06affine\x18\x02 \x01(\v2\x12.clade.v1.KvAffineH\x00R\x06affine\x12,\n" +

@@ -207,7 +207,11 @@ func (s *subject) checkPrefixCache(ctx context.Context) error {
 	if err := s.needsOptions("prefix_cache"); err != nil {
 		return err
 	}
-	p, _, err := s.open(ctx, s.spec)
+	spec := proto.Clone(s.spec).(*cladev1.ModelSpec)
+	if s.declared["prefix_cache_bytes"] {
+		spec.Composition.PrefixCacheBytes = proto.Uint64(someCache)
+	}
+	p, _, err := s.open(ctx, spec)
 	if err != nil {
 		return err
 	}

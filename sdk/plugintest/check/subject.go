@@ -216,6 +216,7 @@ const (
 	someRows    = 4
 	smallChunk  = 16
 	someThreads = 2
+	someCache   = 64 << 20
 )
 
 // composition chooses every declared field but device and dtype, which the first plan names.
