@@ -17,11 +17,12 @@ type text struct {
 	template  *chat.Template       // nil when the model has none, or templateErr is set
 	source    string
 	// templateErr is why the template cannot be used; a bare prompt still can.
-	templateErr error
-	abilities   chat.Abilities
-	reasoning   *reply.Reasoning
-	syntaxes    []*toolcall.Syntax
-	thinking    *bool // the family's default
+	toolTemplate *chat.Template // of conversations with tools, where the model has another one for them
+	templateErr  error
+	abilities    chat.Abilities
+	reasoning    *reply.Reasoning
+	syntaxes     []*toolcall.Syntax
+	thinking     *bool // the family's default
 }
 
 // readText reads the tokenizer and the template of a decided model: the model's own template, else the family's.
@@ -45,6 +46,10 @@ func readText(d *Decision) *text {
 		return out
 	}
 	out.abilities = out.template.Probe()
+	if err := out.readToolTemplate(); err != nil {
+		out.templateErr = err
+		return out
+	}
 	marks := d.Family.Record.Sentinels
 	var call, thought family.Pair
 	if marks != nil && marks.ToolCall != nil {
@@ -69,7 +74,24 @@ func (t *text) render(messages []map[string]any, o chat.RenderOptions) (string, 
 		return "", contract.Errorf(contract.UnsupportedOption, "messages", "the model has no chat template").
 			WithNext("use `clade generate --prompt`, which needs none")
 	}
+	if t.toolTemplate != nil && (len(o.ToolsJSON) > 0 || o.Tools != nil) {
+		return t.toolTemplate.Render(messages, o)
+	}
 	return t.template.Render(messages, o)
+}
+
+// readToolTemplate reads the template named tool_use. What it shows of tool calls counts beside the other's.
+func (t *text) readToolTemplate() (err error) {
+	source, ok := t.tokenizer.ToolTemplate()
+	if !ok {
+		return nil
+	}
+	if t.toolTemplate, err = chat.NewTemplate(source, t.tokenizer.SpecialTokens()); err != nil {
+		return err
+	}
+	t.abilities.Tools = t.toolTemplate.Probe().Tools
+	t.source += "\n" + source
+	return nil
 }
 
 // encode tokenizes text.

@@ -8,11 +8,15 @@ import (
 	"github.com/clademl/clade/sdk/contract"
 )
 
-const templateFile = "chat_template.jinja"
+// Files beside the weights that hold a template and nothing else. The second is how processors of media wrote it once.
+const (
+	templateFile       = "chat_template.jinja"
+	legacyTemplateFile = "chat_template.json"
+)
 
 // FromArtifact builds the Tokenizer of a model: from GGUF metadata, or from tokenizer.json with tokenizer_config.json,
 // special_tokens_map.json and chat_template.jinja beside it where they exist. chat_template.jinja wins over the template in
-// tokenizer_config.json; special_tokens_map.json wins over the names there unless that file has an added_tokens_decoder, beside
+// tokenizer_config.json, and that over chat_template.json; special_tokens_map.json wins over the names there unless that file has an added_tokens_decoder, beside
 // which it is not read.
 func FromArtifact(a *artifact.Artifact) (*Tokenizer, error) {
 	if m := a.GGUF(); m != nil {
@@ -46,7 +50,32 @@ func FromArtifact(a *artifact.Artifact) (*Tokenizer, error) {
 		t.chatTemplate, t.hasTemplate = string(template), true
 		t.digest = digest("json", tokens, config, specials, template)
 	}
-	return t, nil
+	if t.hasTemplate {
+		return t, nil
+	}
+	return t, t.legacyTemplate(a, tokens, config, specials)
+}
+
+// legacyTemplate takes the template of chat_template.json, if there is one.
+func (t *Tokenizer) legacyTemplate(a *artifact.Artifact, parts ...[]byte) error {
+	data, err := optionalFile(a, legacyTemplateFile)
+	if err != nil || data == nil {
+		return err
+	}
+	raw, err := sideFile(legacyTemplateFile, data)
+	if err != nil {
+		return err
+	}
+	c := &config{}
+	if err := c.template(legacyTemplateFile, raw["chat_template"]); err != nil {
+		return err
+	}
+	t.chatTemplate, t.hasTemplate = c.chatTemplate, c.hasTemplate
+	if c.toolTemplate != "" {
+		t.toolTemplate = c.toolTemplate
+	}
+	t.digest = digest("json", append(parts, data)...)
+	return nil
 }
 
 func optionalFile(a *artifact.Artifact, name string) ([]byte, error) {
@@ -94,13 +123,7 @@ func ggufVocab(m *artifact.GGUFMetadata) (GGUFVocab, error) {
 		v.Types, ok = m.Ints("tokenizer.ggml.token_type")
 		r.check("token_type", ok)
 	}
-	if _, there := m.Get("tokenizer.chat_template"); there {
-		s, ok := m.String("tokenizer.chat_template")
-		if !ok && r.err == nil {
-			r.err = corrupt(ggufSubject+": tokenizer.chat_template", "is not a string")
-		}
-		v.ChatTemplate = &s
-	}
+	v.ChatTemplate, v.ToolTemplate = r.template("tokenizer.chat_template"), r.template("tokenizer.chat_template."+toolTemplate)
 	if r.err == nil && !r.has("model") {
 		r.err = corrupt(ggufKey("model"), "is missing: the file carries no tokenizer")
 	}
@@ -122,6 +145,18 @@ func (r *metaReader) check(key string, ok bool) {
 	if !ok && r.err == nil && r.has(key) {
 		r.err = corrupt(ggufKey(key), "has another type than the format says")
 	}
+}
+
+// template reads a template by its whole key; nil when there is none.
+func (r *metaReader) template(key string) *string {
+	if _, there := r.m.Get(key); !there {
+		return nil
+	}
+	s, ok := r.m.String(key)
+	if !ok && r.err == nil {
+		r.err = corrupt(ggufSubject+": "+key, "is not a string")
+	}
+	return &s
 }
 
 func (r *metaReader) text(key string) string {

@@ -14,6 +14,7 @@ type config struct {
 	eosIDs       []int32           // GGUF names ids
 	chatTemplate string
 	hasTemplate  bool
+	toolTemplate string // of the name tool_use
 	added        []configAdded
 }
 
@@ -47,7 +48,7 @@ func parseConfig(data, specialMap []byte) (*config, error) {
 		}
 	}
 	names.enter(c)
-	if err := c.template(raw["chat_template"]); err != nil {
+	if err := c.template(configFile, raw["chat_template"]); err != nil {
 		return nil, err
 	}
 	return c, c.addedTokens(raw["added_tokens_decoder"])
@@ -67,8 +68,15 @@ func sideFile(name string, data []byte) (map[string]json.RawMessage, error) {
 	return raw, nil
 }
 
-// template reads a template that is a string or a list of named ones, of which "default" is the model's.
-func (c *config) template(raw json.RawMessage) error {
+// Names of templates, where a file has several.
+const (
+	defaultTemplate = "default"
+	toolTemplate    = "tool_use"
+)
+
+// template reads a template that is a string or a list of named ones, of which "default" is the model's and "tool_use" the one of
+// conversations with tools.
+func (c *config) template(subject string, raw json.RawMessage) error {
 	if absent(raw) {
 		return nil
 	}
@@ -81,14 +89,21 @@ func (c *config) template(raw json.RawMessage) error {
 		Template string `json:"template"`
 	}
 	if err := json.Unmarshal(raw, &named); err != nil {
-		return corrupt(configFile+": chat_template", "is neither a string nor a list of named templates: %w", err)
+		return corrupt(subject+": chat_template", "is neither a string nor a list of named templates: %w", err)
 	}
 	for _, n := range named {
-		if n.Name == "default" {
-			c.chatTemplate, c.hasTemplate = n.Template, true
-		}
+		c.choose(n.Name, n.Template)
 	}
 	return nil
+}
+
+func (c *config) choose(name, template string) {
+	switch name {
+	case defaultTemplate:
+		c.chatTemplate, c.hasTemplate = template, true
+	case toolTemplate:
+		c.toolTemplate = template
+	}
 }
 
 func (c *config) addedTokens(raw json.RawMessage) error {
@@ -112,7 +127,7 @@ func (c *config) addedTokens(raw json.RawMessage) error {
 
 // applyConfig resolves the named tokens.
 func (t *Tokenizer) applyConfig(c *config) error {
-	t.specials, t.chatTemplate, t.hasTemplate = c.specials, c.chatTemplate, c.hasTemplate
+	t.specials, t.chatTemplate, t.hasTemplate, t.toolTemplate = c.specials, c.chatTemplate, c.hasTemplate, c.toolTemplate
 	t.eos = c.eosIDs
 	if len(t.eos) == 0 {
 		id, err := t.named("eos_token")

@@ -26,6 +26,8 @@ type GGUFVocab struct {
 	Lowercase, StripAccents           *bool // of bert and whitespace
 
 	ChatTemplate *string
+	// ToolTemplate is the one named tool_use.
+	ToolTemplate *string
 }
 
 // Token types of GGUF.
@@ -209,6 +211,9 @@ func (v *GGUFVocab) config(b *builder, ends modelEnds) (*config, error) {
 	if v.ChatTemplate != nil {
 		cfg.chatTemplate, cfg.hasTemplate = *v.ChatTemplate, true
 	}
+	if v.ToolTemplate != nil {
+		cfg.toolTemplate = *v.ToolTemplate
+	}
 	return cfg, nil
 }
 
@@ -252,6 +257,9 @@ func (v *GGUFVocab) digest() string {
 	template := ""
 	if v.ChatTemplate != nil {
 		template = *v.ChatTemplate
+	}
+	if v.ToolTemplate != nil {
+		template += "\x00" + *v.ToolTemplate
 	}
 	return digest("gguf", []byte(v.Model), []byte(v.Pre), list(v.Tokens), kinds, list(v.Merges), facts, v.Charsmap, []byte(template))
 }

@@ -29,6 +29,7 @@ type Tokenizer struct {
 	bos          int32 // -1: none
 	chatTemplate string
 	hasTemplate  bool
+	toolTemplate string
 
 	works sync.Pool
 }
@@ -155,3 +156,6 @@ func (t *Tokenizer) SpecialTokens() map[string]string { return maps.Clone(t.spec
 
 // ChatTemplate is the model's own template.
 func (t *Tokenizer) ChatTemplate() (string, bool) { return t.chatTemplate, t.hasTemplate }
+
+// ToolTemplate is the model's own template of conversations with tools, where it has another one for them.
+func (t *Tokenizer) ToolTemplate() (string, bool) { return t.toolTemplate, t.toolTemplate != "" }
