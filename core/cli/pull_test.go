@@ -46,7 +46,7 @@ func hubOf(t *testing.T, dir string) {
 
 func tinyLlama(t *testing.T) string {
 	t.Helper()
-	dir, err := tiny.Llama()[0].Write(t.TempDir())
+	dir, err := tiny.Llama("llama-f32")[0].Write(t.TempDir())
 	require.NoError(t, err)
 	return dir
 }

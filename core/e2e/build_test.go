@@ -135,10 +135,7 @@ func jsonOf(t *testing.T, v any, args ...string) {
 // checkpoint writes one tiny checkpoint; edit may change its config.
 func checkpoint(t *testing.T, name string, edit ...func(config map[string]any)) string {
 	t.Helper()
-	for _, c := range tiny.Llama() {
-		if c.Name != name {
-			continue
-		}
+	for _, c := range tiny.Llama(name) {
 		for _, e := range edit {
 			e(c.Config)
 		}

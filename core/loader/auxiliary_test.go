@@ -151,7 +151,7 @@ func TestAdaptersGoInTheirOrder(t *testing.T) {
 // seeing is the tiny model with a vision tower in a file of its own.
 func seeing(t *testing.T, tower []byte) hub.Model {
 	t.Helper()
-	c := tiny.Llama()[0]
+	c := tiny.Llama("llama-f32")[0]
 	c.Config = maps.Clone(c.Config)
 	dir, err := c.Write(t.TempDir())
 	require.NoError(t, err)

@@ -242,8 +242,7 @@ func tinyModel(t *testing.T) hub.Model {
 }
 
 var writeTiny = sync.OnceValues(func() (string, error) {
-	i := slices.IndexFunc(tiny.Llama(), func(c tiny.Checkpoint) bool { return c.Name == "llama-f32" })
-	c := tiny.Llama()[i]
+	c := tiny.Llama("llama-f32")[0]
 	c.Config["max_position_embeddings"] = 4096
 	dir, err := c.Write(modelDir)
 	if err != nil {

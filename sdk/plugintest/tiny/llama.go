@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/clademl/clade/sdk/weights/quant"
@@ -23,8 +24,8 @@ type llamaRecipe struct {
 	store  func(c Checkpoint, path string) error
 }
 
-// Llama lists the checkpoints of the llama graph: one for each switch.
-func Llama() []Checkpoint {
+// Llama lists the checkpoints of the llama graph: one for each switch. With names only those are drawn, in their own order.
+func Llama(names ...string) []Checkpoint {
 	recipes := []llamaRecipe{
 		{"llama-f32", nil, safetensors("F32")},
 		{"llama-f16", nil, safetensors("F16")},
@@ -76,9 +77,11 @@ func Llama() []Checkpoint {
 	for _, dtype := range []string{"Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"} {
 		recipes = append(recipes, llamaRecipe{"llama-gguf-" + strings.ToLower(dtype) + ".gguf", wide, gguf(dtype)})
 	}
-	out := make([]Checkpoint, len(recipes))
-	for i, r := range recipes {
-		out[i] = r.checkpoint()
+	var out []Checkpoint
+	for _, r := range recipes {
+		if len(names) == 0 || slices.Contains(names, r.name) {
+			out = append(out, r.checkpoint())
+		}
 	}
 	return out
 }
