@@ -135,16 +135,14 @@ func jsonOf(t *testing.T, v any, args ...string) {
 // checkpoint writes one tiny checkpoint; edit may change its config.
 func checkpoint(t *testing.T, name string, edit ...func(config map[string]any)) string {
 	t.Helper()
-	for _, c := range tiny.Llama(name) {
-		for _, e := range edit {
-			e(c.Config)
-		}
-		path, err := c.Write(t.TempDir())
-		require.NoError(t, err)
-		return path
+	found := tiny.Llama(name)
+	require.Len(t, found, 1, "tiny checkpoints named %s", name)
+	for _, e := range edit {
+		e(found[0].Config)
 	}
-	t.Fatalf("no tiny checkpoint %s", name)
-	return ""
+	path, err := found[0].Write(t.TempDir())
+	require.NoError(t, err)
+	return path
 }
 
 func write(t *testing.T, path string, v any) string {

@@ -19,7 +19,7 @@ import (
 	"github.com/clademl/clade/sdk/weights/quant"
 )
 
-var checkpoints = sync.OnceValue(tiny.Llama)
+var checkpoints = sync.OnceValue(func() []tiny.Checkpoint { return tiny.Llama() })
 
 // matched is a tiny checkpoint with every parameter under its stored name.
 func matched(t *testing.T, c tiny.Checkpoint, a *artifact.Artifact) *Set {
