@@ -82,6 +82,7 @@ type cladeEngine struct {
 
 // openClade opens a model with these wishes.
 func openClade(ctx context.Context, root, model string, w compose.Wishes) (*cladeEngine, error) {
+	w.PrefixCache = "0" // a prompt that is measured is computed
 	offers, err := corefamily.Embedded()
 	if err != nil {
 		return nil, err
