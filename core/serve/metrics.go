@@ -1,10 +1,13 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -26,9 +29,29 @@ var (
 const scrapeTimeout = 500 * time.Millisecond
 
 // meter counts what the models of one server do, under vLLM's metric names where it has one for the thing.
-type meter struct{ set *metrics.Set }
+type meter struct {
+	set *metrics.Set
 
-func newMeter() *meter { return &meter{metrics.NewSet()} }
+	scraping sync.Mutex                        // held while metrics are written
+	stats    map[string]*cladev1.StatsResponse // by model, of this scrape
+}
+
+func newMeter() *meter { return &meter{set: metrics.NewSet()} }
+
+// ask asks the model's engine once a scrape; nil when it has none or does not answer, and clade:up says why.
+func (m *meter) ask(s *served) *cladev1.StatsResponse {
+	if stats, asked := m.stats[s.name]; asked {
+		return stats
+	}
+	var stats *cladev1.StatsResponse
+	if e := s.current(); e != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+		defer cancel()
+		stats, _ = e.Stats(ctx)
+	}
+	m.stats[s.name] = stats
+	return stats
+}
 
 // name is a metric of one model, in the exposition's syntax.
 func name(metric, model string, labels ...string) string {
@@ -69,19 +92,7 @@ func (m *meter) watch(s *served) {
 		"clade:active_bytes":   func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetActiveBytes()) },
 		"clade:threads":        func(r *cladev1.StatsResponse) float64 { return float64(r.GetThreads()) },
 	} {
-		m.set.NewGauge(name(metric, s.name), func() float64 {
-			e := s.current()
-			if e == nil {
-				return 0
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-			defer cancel()
-			stats, err := e.Stats(ctx)
-			if err != nil {
-				return 0 // clade:up says why
-			}
-			return read(stats)
-		})
+		m.set.NewGauge(name(metric, s.name), func() float64 { return read(m.ask(s)) })
 	}
 }
 
@@ -149,9 +160,18 @@ func (m measured) histogram(metric string, bounds []float64) *metrics.Prometheus
 	return m.meter.set.GetOrCreatePrometheusHistogramExt(name(metric, m.name), bounds)
 }
 
+func (m *meter) write(w io.Writer) {
+	m.scraping.Lock()
+	defer m.scraping.Unlock()
+	m.stats = map[string]*cladev1.StatsResponse{}
+	m.set.WritePrometheus(w)
+}
+
 // metrics writes everything in the Prometheus text format.
 func (r *registry) metrics(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	r.meter.set.WritePrometheus(w)
+	var text bytes.Buffer // a slow reader holds no other scrape
+	r.meter.write(&text)
+	_, _ = text.WriteTo(w)
 	metrics.WriteProcessMetrics(w)
 }

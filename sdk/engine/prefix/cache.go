@@ -66,25 +66,14 @@ func (c *Cache[P]) Lookup(namespace string, tokens []int32) (pieces []Piece[P], 
 	c.clock++
 	c.stats.Asked += uint64(len(tokens))
 	var pinned []*shared[P]
-	at := c.roots[namespace]
-	for at != nil && n < len(tokens) {
-		next := at.child(tokens[n])
-		if next == nil {
-			break
-		}
-		same := common(next.tokens, tokens[n:])
-		next.used = c.clock
-		next.shared.needed++
-		pinned = append(pinned, next.shared)
-		piece := next.piece
+	n = c.follow(namespace, tokens, func(at *node[P], same int) {
+		at.used = c.clock
+		at.shared.needed++
+		pinned = append(pinned, at.shared)
+		piece := at.piece
 		piece.Tokens = same
 		pieces = append(pieces, piece)
-		n += same
-		if same < len(next.tokens) {
-			break
-		}
-		at = next
-	}
+	})
 	c.stats.Found += uint64(n)
 	return pieces, n, func() {
 		for _, s := range pinned {
@@ -96,13 +85,19 @@ func (c *Cache[P]) Lookup(namespace string, tokens []int32) (pieces []Piece[P], 
 
 // Held is how many of the first tokens are held.
 func (c *Cache[P]) Held(namespace string, tokens []int32) int {
-	n, at := 0, c.roots[namespace]
+	return c.follow(namespace, tokens, func(*node[P], int) {})
+}
+
+// follow visits the runs that tokens begin with, each with how many of its tokens are theirs, and returns the sum.
+func (c *Cache[P]) follow(namespace string, tokens []int32, visit func(at *node[P], same int)) (n int) {
+	at := c.roots[namespace]
 	for at != nil && n < len(tokens) {
 		next := at.child(tokens[n])
 		if next == nil {
 			break
 		}
 		same := common(next.tokens, tokens[n:])
+		visit(next, same)
 		n += same
 		if same < len(next.tokens) {
 			break
