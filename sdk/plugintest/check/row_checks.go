@@ -289,7 +289,7 @@ func (s *subject) checkMemoryReturns(ctx context.Context) error {
 	case rssAfter > rss+32*slack:
 		return fmt.Errorf("the process grew from %d to %d bytes over 8 requests", rss, rssAfter)
 	}
-	if _, most, ok := resident(p.cmd.Process.Pid); ok && s.onCPU() && most > s.planned.TotalBytes {
+	if _, most, ok := resident(p.cmd.Process.Pid); ok && s.onCPU() && most > s.admitted() {
 		return fmt.Errorf("the process held %d bytes at most, the plan is %d in all", most, s.planned.TotalBytes)
 	}
 	return nil
