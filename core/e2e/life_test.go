@@ -98,10 +98,16 @@ func startServer(t *testing.T, args ...string) *server {
 // startServerIn starts one whose user has the given home.
 func startServerIn(t *testing.T, home string, args ...string) *server {
 	t.Helper()
+	return startServerOf(t, built.clade, home, args...)
+}
+
+// startServerOf is startServerIn with another clade than the tests' own.
+func startServerOf(t *testing.T, exe, home string, args ...string) *server {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{log: &safeBuffer{}, done: make(chan struct{})}
 	s.cmd = command(t, ctx, append([]string{"serve", "--port", "0"}, args...)...)
-	s.cmd.Env = append(s.cmd.Env, "HOME="+home)
+	s.cmd.Path, s.cmd.Env = exe, append(s.cmd.Env, "HOME="+home)
 	s.cmd.Stderr, s.cmd.Stdout = s.log, s.log
 	require.NoError(t, s.cmd.Start())
 	go func() { _ = s.cmd.Wait(); close(s.done) }()

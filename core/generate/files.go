@@ -2,7 +2,17 @@ package generate
 
 import (
 	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/family"
 )
+
+// FromRecord is what a family's record asks for.
+func FromRecord(g family.Generation) Settings {
+	s := Settings{Temperature: g.Temperature, TopP: g.TopP, TopK: g.TopK, MinP: g.MinP}
+	if g.RepetitionPenalty != nil {
+		s.Repetition = &Penalty{Value: *g.RepetitionPenalty}
+	}
+	return s
+}
 
 // FromFiles reads what generation_config.json asks for, as its authors' own library does: sampling values count only with
 // do_sample: true, and then an absent temperature is 1; without it the model's default is greedy.

@@ -52,7 +52,8 @@ func newModel(p *Planned, facts *cladev1.ModelFacts, t *text) (*Model, error) {
 	}
 	rows := max(int(p.Composition.Proto.GetRows()), 1)
 	m := &Model{
-		decision: p.Decision, wishes: p.wishes, text: t, files: files, stopIDs: stops, queue: make(chan struct{}, rows+maxQueue),
+		decision: p.Decision, wishes: p.wishes, text: t, files: files, stopIDs: stops,
+		family: generate.FromRecord(p.Decision.Family.Record.Generation), queue: make(chan struct{}, rows+maxQueue),
 	}
 	m.install(p, facts)
 	if m.honours(priorityOption) { // it has a queue of its own, in which priorities count

@@ -3,6 +3,7 @@ package family
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -76,6 +77,7 @@ func (r *Record) check() error {
 		oneOf("fingerprint", r.Fingerprint, FingerprintConfig, FingerprintFields, FingerprintPlugin),
 		r.checkNames(),
 		r.checkLists(),
+		r.Generation.check(),
 	} {
 		if err != nil {
 			return err
@@ -104,6 +106,27 @@ func (r *Record) checkNames() error {
 		return fmt.Errorf("embedding: needs a terminator")
 	case r.Transcribes && r.Loop != EncoderDecoder:
 		return fmt.Errorf("transcribes: only an encoder-decoder transcribes")
+	}
+	return nil
+}
+
+// check holds sampling defaults to what a request could ask for.
+func (g Generation) check() error {
+	for _, f := range []struct {
+		name      string
+		value     *float64
+		low, high float64
+		open      bool // low itself is out
+	}{
+		{"no_think_temperature_cap", g.NoThinkTemperatureCap, 0, math.Inf(1), false},
+		{"temperature", g.Temperature, 0, 100, false},
+		{"top_p", g.TopP, 0, 1, true},
+		{"min_p", g.MinP, 0, 1, false},
+		{"repetition_penalty", g.RepetitionPenalty, 0, 100, true},
+	} {
+		if v := f.value; v != nil && (math.IsNaN(*v) || *v < f.low || *v > f.high || f.open && *v == f.low) {
+			return fmt.Errorf("generation.%s: %g is out of range", f.name, *v)
+		}
 	}
 	return nil
 }

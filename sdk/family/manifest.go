@@ -223,6 +223,12 @@ type MediaTokens struct {
 type Generation struct {
 	EnableThinking        *bool    `yaml:"enable_thinking,omitempty" json:"enable_thinking,omitempty"`
 	NoThinkTemperatureCap *float64 `yaml:"no_think_temperature_cap,omitempty" json:"no_think_temperature_cap,omitempty"`
+	// What a request samples with where neither it, the server nor the model's files say.
+	Temperature       *float64 `yaml:"temperature,omitempty" json:"temperature,omitempty"`
+	TopP              *float64 `yaml:"top_p,omitempty" json:"top_p,omitempty"`
+	TopK              *uint32  `yaml:"top_k,omitempty" json:"top_k,omitempty"`
+	MinP              *float64 `yaml:"min_p,omitempty" json:"min_p,omitempty"`
+	RepetitionPenalty *float64 `yaml:"repetition_penalty,omitempty" json:"repetition_penalty,omitempty"`
 }
 
 // Composition defaults that differ from the host's own.

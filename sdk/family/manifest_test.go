@@ -199,6 +199,8 @@ func TestManifestRefusesWhatTheSchemaDoesNotKnow(t *testing.T) {
 		"unknown loader":             {replace("[safetensors]", "[pickle]"), "pickle", false},
 		"loader twice":               {replace("[safetensors]", "[gguf, gguf]"), "twice", false},
 		"transcribes and talks":      {replace("label: x", "label: x\n    transcribes: true"), "transcribes", true},
+		"no temperature":             {replace("config: {}", "config: {}\n    generation: {temperature: -1}"), "generation.temperature: -1", false},
+		"a top_p that keeps nothing": {replace("config: {}", "config: {}\n    generation: {top_p: 0}"), "generation.top_p: 0", false},
 		"unknown rule":               {replace("config: {}", "config: {derive: [{rule: guess, to: a}]}"), "guess", false},
 		"rule without its fields":    {replace("config: {}", "config: {derive: [{rule: divide, to: a}]}"), "paths", false},
 		"divide by three":            {replace("config: {}", "config: {derive: [{rule: divide, to: a, paths: [a, b, c]}]}"), "number of paths", true},
