@@ -40,7 +40,8 @@ func (e *Engine) restore(r *row) int {
 		for i, p := range pieces {
 			parts[i] = kv.Piece{Run: p.Payload, From: p.From, Tokens: p.Tokens}
 		}
-		if err := cache.Fill(s, parts); err != nil {
+		parts, held = cache.Usable(parts)
+		if err := cache.Fill(s, parts); err != nil || held == 0 {
 			cache.Close()
 			return err
 		}

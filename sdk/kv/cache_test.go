@@ -19,6 +19,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // onWorker runs fn with a scope and ends with no live array.
 func onWorker(t *testing.T, fn func(s *mlx.Scope)) {
 	t.Helper()
+	require.NoError(t, onWorkerEnds(t, fn))
+}
+
+// onWorkerEnds is onWorker with the scope's error.
+func onWorkerEnds(t *testing.T, fn func(s *mlx.Scope)) error {
+	t.Helper()
 	dir := os.Getenv("CLADE_RUNTIME")
 	if dir == "" {
 		_, file, _, _ := runtime.Caller(0)
@@ -30,12 +36,13 @@ func onWorker(t *testing.T, fn func(s *mlx.Scope)) {
 	require.NoError(t, err, "run make setup")
 	w, err := r.NewWorker(mlx.CPU)
 	require.NoError(t, err)
-	require.NoError(t, w.Do(context.Background(), func(s *mlx.Scope) error {
+	ends := w.Do(context.Background(), func(s *mlx.Scope) error {
 		fn(s)
 		return s.Err()
-	}))
+	})
 	require.NoError(t, w.Close())
 	require.Zero(t, mlx.LiveHandles())
+	return ends
 }
 
 const dim = 16 // the narrowest heads that the kernel takes

@@ -8,5 +8,12 @@
 // Attend returns does not depend on how the tokens before were cut into calls, nor, on the kernels, on the pass's other
 // sequences; caches grow in steps of 256 tokens, so that the memory plan can count them. Every array is owned by its Cache:
 // Close frees it, on the worker's thread.
+//
+// How a layer keeps its past is behind one seam, storage (storage.go): a Cache counts tokens and asks each layer's storage for all
+// else, so that layers of one cache may keep theirs differently. To add a storage: write a type that is a storage, and attended if
+// it keeps keys and values; have Spec.storage make it where the Spec says so; count it in Spec.BytesPerToken. A layer that is not
+// attended over reaches its own through Pass.Segments. A storage that forgets says with usable from where a sequence could go on:
+// a run of tokens holds of each layer a part, which may be empty.
+//
 // Not for: which requests share a cache (sdk/engine), how positions rotate (sdk/nn).
 package kv

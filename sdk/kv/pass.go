@@ -91,7 +91,7 @@ func (p *Pass) Attend(s *mlx.Scope, i int, qkv *mlx.Array, a Attention) *mlx.Arr
 // attend is Attend for one segment, whose projections qkv are.
 func (p *Pass) attend(s *mlx.Scope, g Segment, i int, qkv *mlx.Array, a Attention) *mlx.Array {
 	c := g.Cache
-	spec, l := c.specs[i], &c.layers[i]
+	spec, l := c.specs[i], c.attended(s, i)
 	if c.kernels {
 		return attendPacked(s, spec, l, qkv, c.offset, g.Tokens, a)
 	}
@@ -101,15 +101,12 @@ func (p *Pass) attend(s *mlx.Scope, g Segment, i int, qkv *mlx.Array, a Attentio
 	if a.Rope != nil {
 		q, k = a.Rope.Forward(s, q, c.offset), a.Rope.Forward(s, k, c.offset)
 	}
-	end := c.offset + g.Tokens
-	l.keys = put(s, l.keys, k, c.offset, end)
-	l.values = put(s, l.values, v, c.offset, end)
-
-	first := 0 // the oldest key that any query of the segment sees
+	l.put(s, k, v, c.offset)
+	first, end := 0, c.offset+g.Tokens // first is the oldest key that any query of the segment sees
 	if spec.Window > 0 {
 		first = max(0, c.offset-spec.Window+1)
 	}
-	keys, values := s.SliceAxis(l.keys, 2, first, end), s.SliceAxis(l.values, 2, first, end)
+	keys, values := l.view(s, first, end)
 	o := s.SDPA(q, keys, values, a.Scale, p.mask(s, maskKey{g.Tokens, end - first, spec.Window}), nil)
 	return s.Reshape(s.Transpose(o, 0, 2, 1, 3), 1, -1, a.Heads*spec.HeadDim)
 }
@@ -121,26 +118,25 @@ func split(s *mlx.Scope, x *mlx.Array, first, n, dim int) *mlx.Array {
 }
 
 // attendPacked is attend as one kernel, which writes the caches in place: their handles are replaced by those it returns.
-func attendPacked(s *mlx.Scope, spec Spec, l *layer, qkv *mlx.Array, offset, tokens int, a Attention) *mlx.Array {
-	l.room(s, spec, qkv.DType(), offset+tokens)
+func attendPacked(s *mlx.Scope, spec Spec, l attended, qkv *mlx.Array, offset, tokens int, a Attention) *mlx.Array {
+	before := l.lend(s, qkv.DType(), offset, tokens)
 	args := a.packed(spec)
 	args.Offset = offset
-	out, keys, values := s.PackedAttend(qkv, l.keys, l.values, args)
-	l.replace(s, keys, values)
+	out, keys, values := s.PackedAttend(qkv, before.Keys, before.Values, args)
+	l.giveBack(s, mlx.PackedSequence{Keys: keys, Values: values})
 	return out
 }
 
 // attendRows is attendPacked of all segments in one node, whatever their number.
 func (p *Pass) attendRows(s *mlx.Scope, spec Spec, i int, qkv *mlx.Array, a Attention) *mlx.Array {
-	sequences := make([]mlx.PackedSequence, len(p.segments))
+	layers, sequences := make([]attended, len(p.segments)), make([]mlx.PackedSequence, len(p.segments))
 	for j, g := range p.segments {
-		l := &g.Cache.layers[i]
-		l.room(s, spec, qkv.DType(), g.Cache.offset+g.Tokens)
-		sequences[j] = mlx.PackedSequence{Keys: l.keys, Values: l.values, Offset: g.Cache.offset, Tokens: g.Tokens}
+		layers[j] = g.Cache.attended(s, i)
+		sequences[j] = layers[j].lend(s, qkv.DType(), g.Cache.offset, g.Tokens)
 	}
 	out, after := s.PackedAttendRows(qkv, sequences, a.packed(spec))
-	for j, g := range p.segments {
-		g.Cache.layers[i].replace(s, after[j].Keys, after[j].Values)
+	for j, l := range layers {
+		l.giveBack(s, after[j])
 	}
 	return out
 }
@@ -154,19 +150,6 @@ func (a Attention) packed(spec Spec) mlx.PackedAttention {
 		a.Rope.Kernel(&args)
 	}
 	return args
-}
-
-// room makes the layer's buffers long enough for end tokens.
-func (l *layer) room(s *mlx.Scope, spec Spec, dtype mlx.DType, end int) {
-	shape := []int{1, spec.Heads, 0, spec.HeadDim}
-	l.keys, l.values = grow(s, l.keys, shape, dtype, end), grow(s, l.values, shape, dtype, end)
-}
-
-// replace takes the buffers that a kernel returned for those it was given.
-func (l *layer) replace(s *mlx.Scope, keys, values *mlx.Array) {
-	l.keys.Close()
-	l.values.Close()
-	l.keys, l.values = s.Keep(keys), s.Keep(values)
 }
 
 // mask is what the last queries of keys may see: everything for one query, causal, or causal within a window. Masks are made

@@ -11,7 +11,7 @@ import (
 
 // Run is a copy of what a cache holds of consecutive tokens, in every layer. It is its owner's: Close frees it.
 type Run struct {
-	layers []layer // [1, Heads, Tokens, HeadDim]
+	layers []part
 	tokens int
 	bytes  int64
 }
@@ -24,48 +24,46 @@ func (r *Run) Tokens() int { return r.tokens }
 
 // Close frees the copies, on the worker's thread.
 func (r *Run) Close() {
-	for _, l := range r.layers {
-		l.keys.Close()
-		l.values.Close()
+	for _, p := range r.layers {
+		p.close()
 	}
 	r.layers = nil
 }
 
-// Copy takes the tokens [from, to) out of the cache. The copies share nothing with the cache's buffers, which the attention
-// kernel writes in place.
+func (p part) close() {
+	for _, a := range p.arrays {
+		a.Close()
+	}
+}
+
+// add takes a part of the next layer in.
+func (r *Run) add(p part) {
+	r.layers = append(r.layers, p)
+	for _, a := range p.arrays {
+		r.bytes += int64(a.NBytes())
+	}
+}
+
+// Copy takes the tokens [from, to) out of the cache. What a layer has let go of them (a window's, or a state's but at the last
+// token) is not in the run, which Usable knows. The copies share nothing with the cache's buffers.
 func (c *Cache) Copy(s *mlx.Scope, from, to int) (_ *Run, err error) {
 	if from < 0 || from >= to || to > c.offset {
 		return nil, fmt.Errorf("copy tokens %d to %d of a cache that holds %d", from, to, c.offset)
 	}
-	r := &Run{layers: make([]layer, len(c.layers)), tokens: to - from}
+	r := &Run{tokens: to - from}
 	defer func() {
 		if err != nil {
 			r.Close()
 		}
 	}()
-	for i, l := range c.layers {
-		if r.layers[i].keys, err = r.take(s, l.keys, from, to); err != nil {
+	for _, l := range c.layers {
+		p, err := l.take(s, from, to, c.offset)
+		if err != nil {
 			return nil, err
 		}
-		if r.layers[i].values, err = r.take(s, l.values, from, to); err != nil {
-			return nil, err
-		}
+		r.add(p)
 	}
-	return r, nil
-}
-
-func (r *Run) take(s *mlx.Scope, buffer *mlx.Array, from, to int) (*mlx.Array, error) {
-	part := s.SliceAxis(buffer, 2, from, to)
-	data, err := mlx.Bytes(s, part)
-	if err != nil {
-		return nil, err
-	}
-	out := mlx.FromBytes(s, part.DType(), part.Shape(), data)
-	if err := s.Err(); err != nil {
-		return nil, err
-	}
-	r.bytes += int64(out.NBytes())
-	return s.Keep(out), nil
+	return r, s.Err()
 }
 
 // Piece is a part of a run: its tokens [From, From+Tokens).
@@ -74,51 +72,79 @@ type Piece struct {
 	From, Tokens int
 }
 
-// Fill puts pieces into an empty cache, one behind the other, as if their tokens had been computed in it.
-func (c *Cache) Fill(s *mlx.Scope, pieces []Piece) error {
-	if c.offset != 0 || c.layers[0].keys != nil {
-		return errors.New("fill: the cache is not empty")
+// sections are the pieces as layer i sees them.
+func sections(pieces []Piece, i int) []section {
+	out := make([]section, len(pieces))
+	for j, p := range pieces {
+		out[j] = section{p.Run.layers[i], p.From, p.Tokens, p.Run.tokens}
 	}
-	total := 0
+	return out
+}
+
+// check says whether the pieces are of caches like this one, and how many tokens they have.
+func (c *Cache) check(pieces []Piece) (total int, err error) {
 	for _, p := range pieces {
 		if p.Run == nil || p.From < 0 || p.Tokens < 1 || p.From+p.Tokens > p.Run.tokens || len(p.Run.layers) != len(c.layers) {
-			return fmt.Errorf("fill: tokens %d to %d of another cache's run", p.From, p.From+p.Tokens)
+			return 0, fmt.Errorf("fill: tokens %d to %d of another cache's run", p.From, p.From+p.Tokens)
 		}
 		total += p.Tokens
 	}
-	if total == 0 {
-		return nil
+	return total, nil
+}
+
+// Usable is the longest beginning of the pieces that Fill can make a cache of, and its tokens: all of them where every layer keeps
+// every token, fewer where a layer forgets and no run ends where it could go on.
+func (c *Cache) Usable(pieces []Piece) ([]Piece, int) {
+	n, err := c.check(pieces)
+	if err != nil {
+		return nil, 0
 	}
-	for i := range c.layers {
-		keys, values := make([]*mlx.Array, 0, len(pieces)+1), make([]*mlx.Array, 0, len(pieces)+1)
-		for _, p := range pieces {
-			keys = append(keys, s.SliceAxis(p.Run.layers[i].keys, 2, p.From, p.From+p.Tokens))
-			values = append(values, s.SliceAxis(p.Run.layers[i].values, 2, p.From, p.From+p.Tokens))
+	for before := -1; before != n && n > 0; { // until no layer wants fewer
+		before = n
+		for i, l := range c.layers {
+			n = max(0, l.usable(sections(pieces, i), n))
 		}
-		c.layers[i] = layer{keys: join(s, keys, total), values: join(s, values, total)}
+	}
+	out, left := []Piece(nil), n
+	for _, p := range pieces {
+		if p.Tokens = min(p.Tokens, left); p.Tokens > 0 {
+			out, left = append(out, p), left-p.Tokens
+		}
+	}
+	return out, n
+}
+
+// Fill puts pieces into an empty cache, one behind the other, as if their tokens had been computed in it. All of them must be
+// Usable.
+func (c *Cache) Fill(s *mlx.Scope, pieces []Piece) error {
+	if c.offset != 0 || len(c.Arrays()) > 0 {
+		return errors.New("fill: the cache is not empty")
+	}
+	total, err := c.check(pieces)
+	if err != nil || total == 0 {
+		return err
+	}
+	if _, n := c.Usable(pieces); n != total {
+		return fmt.Errorf("fill: %d tokens, of which %d are usable", total, n)
+	}
+	for i, l := range c.layers {
+		l.fill(s, sections(pieces, i), total)
 	}
 	c.offset = total
 	return s.Eval(c.Arrays()...)
 }
 
-// join makes one buffer of parts with room behind them, never one that shares a part's memory.
-func join(s *mlx.Scope, parts []*mlx.Array, total int) *mlx.Array {
-	shape := parts[0].Shape()
-	room := s.Zeros([]int{shape[0], shape[1], max(Capacity(total), total+1) - total, shape[3]}, parts[0].DType())
-	return s.Keep(s.Concat(2, append(parts, room)...))
-}
-
-// Encode writes the run for a store. Decode reads it back.
+// Encode writes the run for a store. DecodeRun reads it back.
 func (r *Run) Encode(s *mlx.Scope) ([]byte, error) {
 	out := binary.LittleEndian.AppendUint32(nil, uint32(r.tokens))
 	out = slices.Grow(out, int(r.bytes)+len(r.layers)*16)
-	for _, l := range r.layers {
-		for _, a := range []*mlx.Array{l.keys, l.values} {
+	for _, p := range r.layers {
+		out = append(out, byte(len(p.arrays)), p.form)
+		for _, a := range p.arrays {
 			data, err := mlx.Bytes(s, a)
 			if err != nil {
 				return nil, err
 			}
-			out = binary.LittleEndian.AppendUint32(out, uint32(len(data)))
 			out = append(out, data...)
 		}
 	}
@@ -127,41 +153,58 @@ func (r *Run) Encode(s *mlx.Scope) ([]byte, error) {
 
 // DecodeRun reads a run of a cache like c, whose compute dtype is dtype. What does not fit exactly is an error.
 func (c *Cache) DecodeRun(s *mlx.Scope, dtype mlx.DType, data []byte) (_ *Run, err error) {
-	number := func() int {
-		if len(data) < 4 {
-			data = nil
-			return -1
-		}
-		n := binary.LittleEndian.Uint32(data)
-		data = data[4:]
-		return int(n)
+	if len(data) < 4 {
+		return nil, fmt.Errorf("a run of %d bytes", len(data))
 	}
-	r := &Run{tokens: number()}
-	if r.tokens < 1 || r.tokens > Step {
-		return nil, fmt.Errorf("a run of %d tokens", r.tokens)
+	r := &Run{}
+	tokens := binary.LittleEndian.Uint32(data)
+	if data = data[4:]; tokens < 1 || tokens > Step {
+		return nil, fmt.Errorf("a run of %d tokens", tokens)
 	}
+	r.tokens = int(tokens)
 	defer func() {
 		if err != nil {
 			r.Close()
 		}
 	}()
-	for i, spec := range c.specs {
-		r.layers = append(r.layers, layer{})
-		for _, at := range []**mlx.Array{&r.layers[i].keys, &r.layers[i].values} {
-			want := spec.Heads * r.tokens * spec.HeadDim * dtype.Size()
-			if n := number(); n != want || len(data) < want {
-				return nil, fmt.Errorf("layer %d has %d bytes of %d", i, n, want)
-			}
-			a := mlx.FromBytes(s, dtype, []int{1, spec.Heads, r.tokens, spec.HeadDim}, data[:want])
-			if err := s.Err(); err != nil {
-				return nil, err
-			}
-			*at = s.Keep(a)
-			data, r.bytes = data[want:], r.bytes+int64(want)
+	for i, l := range c.layers {
+		var p part
+		if p, data, err = decodePart(s, l, r.tokens, dtype, data); err != nil {
+			return nil, fmt.Errorf("layer %d: %w", i, err)
 		}
+		r.add(p)
 	}
 	if len(data) != 0 {
 		return nil, fmt.Errorf("%d bytes too many", len(data))
 	}
 	return r, nil
+}
+
+// decodePart reads one layer's part from the head of data.
+func decodePart(s *mlx.Scope, l storage, tokens int, dtype mlx.DType, data []byte) (p part, rest []byte, err error) {
+	if len(data) < 2 {
+		return p, nil, errors.New("it ends early")
+	}
+	n := int(data[0])
+	p.form, data = data[1], data[2:]
+	shapes, ok := l.shapes(p.form, tokens, dtype)
+	if n == 0 {
+		return p, data, nil
+	}
+	if !ok || n != len(shapes) {
+		return part{}, nil, fmt.Errorf("%d arrays of form %d", n, p.form)
+	}
+	for _, want := range shapes {
+		if len(data) < want.bytes() {
+			p.close()
+			return part{}, nil, fmt.Errorf("%d bytes of %d", len(data), want.bytes())
+		}
+		a := mlx.FromBytes(s, want.dtype, want.dims, data[:want.bytes()])
+		if err := s.Err(); err != nil {
+			p.close()
+			return part{}, nil, err
+		}
+		p.arrays, data = append(p.arrays, s.Keep(a)), data[want.bytes():]
+	}
+	return p, data, nil
 }

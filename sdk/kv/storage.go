@@ -1,0 +1,64 @@
+package kv
+
+import "github.com/clademl/clade/sdk/mlx"
+
+// storage is how one layer keeps what it must know of the tokens before: the seam between a Cache, which counts tokens, and what
+// lies in memory. Its methods run on the worker's thread and report errors through the scope where they return none. offset is
+// the number of tokens of the sequence that every layer holds.
+type storage interface {
+	// arrays lists the buffers, for an evaluation that commits them; none before the first token.
+	arrays() []*mlx.Array
+	// take copies what the layer has of the tokens [from, to). A part without arrays is not an error: the storage has let them go.
+	take(s *mlx.Scope, from, to, offset int) (part, error)
+	// shapes are those of the arrays of a part of tokens in a form; ok is false for a form that the storage does not have.
+	shapes(form uint8, tokens int, dtype mlx.DType) (arrays []shape, ok bool)
+	// usable is the most tokens, n at most, with which the sections let the layer go on as if it had computed them.
+	usable(sections []section, n int) int
+	// fill takes the first n tokens of the sections, a number that usable gave, into an empty storage. It shares no memory with
+	// them.
+	fill(s *mlx.Scope, sections []section, n int)
+	// close frees the buffers and leaves an empty storage.
+	close()
+}
+
+// attended is a storage of keys and values, for Pass.Attend.
+type attended interface {
+	storage
+	// put stores the rows k and v [1, Heads, T, HeadDim] of the tokens from offset on.
+	put(s *mlx.Scope, k, v *mlx.Array, offset int)
+	// view returns the keys and values [1, Heads, to-from, HeadDim] of the tokens [from, to).
+	view(s *mlx.Scope, from, to int) (k, v *mlx.Array)
+	// lend makes room for tokens more behind offset and gives the buffers to a kernel that writes and attends; giveBack takes
+	// what it returned in their place.
+	lend(s *mlx.Scope, dtype mlx.DType, offset, tokens int) mlx.PackedSequence
+	giveBack(s *mlx.Scope, after mlx.PackedSequence)
+}
+
+// part is what a run holds of one layer.
+type part struct {
+	form   uint8 // the storage's own: how the arrays are to be read
+	arrays []*mlx.Array
+}
+
+// shape of an array in a part.
+type shape struct {
+	dtype mlx.DType
+	dims  []int
+}
+
+func (s shape) bytes() int {
+	n := s.dtype.Size()
+	for _, d := range s.dims {
+		n *= d
+	}
+	return n
+}
+
+// section is the tokens [from, from+tokens) of a part of `of` tokens.
+type section struct {
+	part
+	from, tokens, of int
+}
+
+// storage makes the empty storage of a layer.
+func (p Spec) storage() storage { return &plain{spec: p} }
