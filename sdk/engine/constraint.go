@@ -46,46 +46,44 @@ func (e *Engine) constrain(req *request) (Constraint, error) {
 // and is not sampled for anybody.
 func (e *Engine) masks(f *flight) {
 	var wg sync.WaitGroup
-	failures := make([]error, len(f.sampled))
-	for i, r := range f.sampled {
-		if r.gen.constraint == nil {
+	failures := make([]error, len(f.draws))
+	for i, d := range f.draws {
+		if d.gen.constraint == nil {
 			continue
 		}
-		wg.Go(func() { failures[i] = r.gen.mask(e.layout.Vocab, e.config.EOS) })
+		wg.Go(func() { d.allowed, failures[i] = d.gen.mask(e.layout.Vocab, e.config.EOS) })
 	}
 	wg.Wait()
 	for i, err := range failures {
 		if err != nil {
-			e.endWith(f.sampled[i], err)
+			e.endWith(f.draws[i].row, err)
 		}
 	}
 }
 
-func (g *generation) mask(vocab int, eos []int32) error {
-	if g.allowed == nil {
-		g.allowed = make([]uint32, (vocab+31)/32)
+// mask is the ids that may come next: a bit each.
+func (g *generation) mask(vocab int, eos []int32) (allowed []uint32, err error) {
+	allowed = make([]uint32, (vocab+31)/32)
+	if err := g.constraint.Mask(allowed); err != nil {
+		return nil, err
 	}
-	clear(g.allowed)
-	if err := g.constraint.Mask(g.allowed); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(eos, func(id int32) bool { return int(id) < vocab && g.allowed[id/32]>>(id%32)&1 == 1 }) {
+	if slices.ContainsFunc(eos, func(id int32) bool { return int(id) < vocab && allowed[id/32]>>(id%32)&1 == 1 }) {
 		for _, id := range g.stops { // where the text may end, whatever ends it may come
-			g.allowed[id/32] |= 1 << (id % 32)
+			allowed[id/32] |= 1 << (id % 32)
 		}
 	}
-	for _, word := range g.allowed {
+	for _, word := range allowed {
 		if bits.OnesCount32(word) > 0 {
-			return nil
+			return allowed, nil
 		}
 	}
-	return contract.Errorf(contract.Internal, "constraint", "no token may follow, and it is not done")
+	return nil, contract.Errorf(contract.Internal, "constraint", "no token may follow, and it is not done")
 }
 
 // forbid sets to minus infinity, in a row of the vocabulary's width, what the mask does not allow.
-func (g *generation) forbid(row []float32) {
+func (d *draw) forbid(row []float32) {
 	for id := range row {
-		if g.allowed[id/32]>>(id%32)&1 == 0 {
+		if d.allowed[id/32]>>(id%32)&1 == 0 {
 			row[id] = float32(math.Inf(-1))
 		}
 	}

@@ -18,9 +18,9 @@ type flight struct {
 
 	logits *mlx.Array // [len(samples), vocab], kept until sampled
 	asked  []int      // segments whose next token is sampled
-	tokens *mlx.Array // int32 [len(sampled)], kept until read
-	// sampled are the rows of tokens: those of asked that had not ended when the tokens were picked.
-	sampled  []*row
+	tokens *mlx.Array // int32 [len(draws)], kept until read
+	// draws are what tokens are for: those of asked whose rows had not ended when the tokens were picked.
+	draws    []*draw
 	logprobs []*mlx.Array // [vocab] for each of them, nil where not asked for
 }
 
@@ -193,10 +193,10 @@ func (e *Engine) inputs(s *mlx.Scope, f, before *flight, total int) *mlx.Array {
 		}
 		return mlx.FromSlice(s, known, 1, total)
 	}
-	n := len(before.sampled)
+	n := len(before.draws)
 	places, straight := make([]int32, total), total == n
 	for i, r := range f.rows { // one token each
-		if at := slices.Index(before.sampled, r); at >= 0 {
+		if at := slices.IndexFunc(before.draws, func(d *draw) bool { return d.row == r }); at >= 0 {
 			places[i] = int32(at)
 		} else {
 			places[i] = int32(n + len(known))
@@ -219,7 +219,7 @@ func (e *Engine) pick(s *mlx.Scope, f *flight) error {
 	var places []int32
 	for i, at := range f.asked {
 		if r := f.rows[at]; !r.over {
-			f.sampled = append(f.sampled, r)
+			f.draws = append(f.draws, &draw{row: r, history: r.ids})
 			places = append(places, int32(i))
 		}
 	}
@@ -232,7 +232,7 @@ func (e *Engine) pick(s *mlx.Scope, f *flight) error {
 	if len(places) < len(f.asked) {
 		logits = s.Take(logits, mlx.FromSlice(s, places), 0)
 	}
-	tokens, logprobs := e.sample(s, logits, f.sampled)
+	tokens, logprobs := e.sample(s, logits, f.draws)
 	f.tokens = s.Keep(tokens)
 	for _, a := range logprobs {
 		if a != nil {
@@ -262,19 +262,19 @@ func (e *Engine) read(s *mlx.Scope, f *flight) error {
 		return err
 	}
 	logprobs := make([]*cladev1.TokenLogprobs, len(ids))
-	for i, r := range f.sampled {
-		if f.logprobs[i] == nil || r.over {
+	for i, d := range f.draws {
+		if f.logprobs[i] == nil || d.over {
 			continue
 		}
 		values, err := mlx.ToSlice[float32](s, f.logprobs[i])
 		if err != nil {
 			return err
 		}
-		logprobs[i] = topLogprobs(ids[i], values, int(r.gen.logprobs.GetTop()))
+		logprobs[i] = topLogprobs(ids[i], values, int(d.gen.logprobs.GetTop()))
 	}
-	for i, r := range f.sampled {
-		if !r.over {
-			e.got(r, ids[i], logprobs[i])
+	for i, d := range f.draws {
+		if !d.over {
+			e.got(d.row, ids[i], logprobs[i])
 		}
 	}
 	return nil

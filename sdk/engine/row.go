@@ -35,7 +35,6 @@ type generation struct {
 	*request
 	sampler    *sampler
 	constraint Constraint // or nil
-	allowed    []uint32   // its mask for the next token
 	usage      *cladev1.Usage
 	stopAt     int // the host's last token, -1 while it named none
 }

@@ -25,24 +25,34 @@ func (p *sampling) plain() bool {
 	return p.temperature == 0 && len(p.bias) == 0 && !p.repetition.on && !p.presence.on && !p.frequency.on
 }
 
-// plain reports that the row's token is the likeliest and nothing else is asked for.
-func (r *row) plain() bool {
-	g := r.gen
-	return g.sampling.plain() && g.logprobs == nil &&
-		g.constraint == nil && r.generated() >= g.minimum
+// draw is one token that is sampled: the one behind history in its row's text.
+type draw struct {
+	*row
+	history []int32  // the row's ids, and drafts behind them where these are verified
+	allowed []uint32 // what the row's constraint lets come here; nil without one
 }
 
-// sample picks a token for each row of logits float32 [n, vocab]: int32 [n], and the log probabilities [vocab] of rows that ask
-// for them. A row gets what it would get alone.
-func (e *Engine) sample(s *mlx.Scope, logits *mlx.Array, rows []*row) (tokens *mlx.Array, logprobs []*mlx.Array) {
-	logprobs = make([]*mlx.Array, len(rows))
-	if !slices.ContainsFunc(rows, func(r *row) bool { return !r.plain() }) {
+// generated is how many tokens come before this one, the prompt's aside.
+func (d *draw) generated() int { return len(d.history) - d.prompt }
+
+// plain reports that the token is the likeliest and nothing else is asked for.
+func (d *draw) plain() bool {
+	g := d.gen
+	return g.sampling.plain() && g.logprobs == nil &&
+		g.constraint == nil && d.generated() >= g.minimum
+}
+
+// sample picks a token for each row of logits float32 [n, vocab]: int32 [n], and the log probabilities [vocab] of draws that ask
+// for them. A draw gets what it would get alone.
+func (e *Engine) sample(s *mlx.Scope, logits *mlx.Array, draws []*draw) (tokens *mlx.Array, logprobs []*mlx.Array) {
+	logprobs = make([]*mlx.Array, len(draws))
+	if !slices.ContainsFunc(draws, func(d *draw) bool { return !d.plain() }) {
 		return s.AsType(s.Argmax(logits, 1, false), mlx.Int32), logprobs
 	}
-	picked := make([]*mlx.Array, len(rows))
-	for i, r := range rows {
+	picked := make([]*mlx.Array, len(draws))
+	for i, d := range draws {
 		own := s.Reshape(s.SliceAxis(logits, 0, i, i+1), e.layout.Vocab)
-		picked[i], logprobs[i] = r.pick(s, own)
+		picked[i], logprobs[i] = d.pick(s, own)
 	}
 	if len(picked) == 1 {
 		return picked[0], logprobs
@@ -50,18 +60,18 @@ func (e *Engine) sample(s *mlx.Scope, logits *mlx.Array, rows []*row) (tokens *m
 	return s.Concat(0, picked...), logprobs
 }
 
-// pick samples the row's next token, int32 [1], from logits float32 [vocab].
-func (r *row) pick(s *mlx.Scope, logits *mlx.Array) (token, logprobs *mlx.Array) {
-	g, p := r.gen, r.gen.sampler
-	logits = p.process(s, logits, r.ids)
+// pick samples the token, int32 [1], from logits float32 [vocab].
+func (d *draw) pick(s *mlx.Scope, logits *mlx.Array) (token, logprobs *mlx.Array) {
+	g, p := d.gen, d.gen.sampler
+	logits = p.process(s, logits, d.history)
 	if g.logprobs != nil {
 		logprobs = s.Sub(logits, s.LogSumExp(logits, 0, true))
 	}
-	if r.generated() < g.minimum || g.constraint != nil {
-		logits = s.Add(logits, r.forbidden(s))
+	if d.generated() < g.minimum || g.constraint != nil {
+		logits = s.Add(logits, d.forbidden(s))
 	}
 	if p.temperature > 0 {
-		position := uint32(len(r.ids))
+		position := uint32(len(d.history))
 		logits = p.filter(s, logits, position, g.stops)
 		p.noise.Row(position, p.row)
 		logits = s.Add(s.DivScalar(logits, p.temperature), mlx.FromSlice(s, p.row))
@@ -107,14 +117,14 @@ func (p *sampler) counts(s *mlx.Scope, window int, history []int32) *mlx.Array {
 }
 
 // forbidden is minus infinity at the ids that may not come: stops before their time, and what a constraint rules out.
-func (r *row) forbidden(s *mlx.Scope) *mlx.Array {
-	g := r.gen
+func (d *draw) forbidden(s *mlx.Scope) *mlx.Array {
+	g := d.gen
 	row := g.sampler.row
 	clear(row)
 	if g.constraint != nil {
-		g.forbid(row)
+		d.forbid(row)
 	}
-	if r.generated() < g.minimum {
+	if d.generated() < g.minimum {
 		for _, id := range g.stops {
 			row[id] = float32(math.Inf(-1))
 		}

@@ -44,6 +44,17 @@ func New(specs []Spec, kernels bool) *Cache {
 // Offset is the number of tokens held: the position of the next one.
 func (c *Cache) Offset() int { return c.offset }
 
+// Mark makes the present offset one that Rewind can return to, until tokens are added behind another Mark. Keys and values need
+// nothing for it; a state that every token changes is kept as it is now.
+func (c *Cache) Mark() {}
+
+// Rewind forgets the tokens behind the first n, which must not be fewer than at the last Mark. It returns how many are held now:
+// n, or, where a layer's state can only go back to what was kept of it, as many as at that Mark; the rest is to be computed again.
+func (c *Cache) Rewind(n int) int {
+	c.offset = min(c.offset, n)
+	return c.offset
+}
+
 // Close frees the buffers, on the worker's thread.
 func (c *Cache) Close() {
 	for _, l := range c.layers {

@@ -118,3 +118,23 @@ func TestBytesPerTokenCountKeysAndValues(t *testing.T) {
 	require.EqualValues(t, 2*3*64*4, Spec{Heads: 3, HeadDim: 64}.BytesPerToken(mlx.Float32))
 	require.EqualValues(t, 2*3*64*2, Spec{Heads: 3, HeadDim: 64}.BytesPerToken(mlx.BFloat16))
 }
+
+// What a rejected draft put there is written over: the answers are those of a cache that never held it.
+func TestARewoundCacheIsAsIfTheTokensHadNeverCome(t *testing.T) {
+	bothWays(t, func(t *testing.T, kernels bool) {
+		onWorker(t, func(s *mlx.Scope) {
+			c, straight := New([]Spec{{Heads: 1, HeadDim: dim, Window: 7}}, kernels), New([]Spec{{Heads: 1, HeadDim: dim, Window: 7}}, kernels)
+			defer c.Close()
+			defer straight.Close()
+			attend(t, s, c, 254)
+			attend(t, s, straight, 254)
+			c.Mark()
+			attend(t, s, c, 6) // beyond the buffer's first room
+			require.Equal(t, 255, c.Rewind(255))
+			require.Equal(t, 255, c.Offset())
+			attend(t, s, straight, 1)
+			require.Equal(t, attend(t, s, straight, 5), attend(t, s, c, 5))
+			require.Equal(t, 260, c.Rewind(300), "nothing more than it holds")
+		})
+	})
+}
