@@ -17,9 +17,11 @@ func TestThePluginKeepsTheContract(t *testing.T) {
 	require.NoError(t, err)
 	_, err = os.Stat(exe)
 	require.NoError(t, err, "make build makes it")
-	for _, name := range []string{"llama-f32", "llama-gguf-q8_0.gguf"} {
+	for name, model := range map[string]string{
+		"llama-f32": speller(t), "llama-gguf-q8_0.gguf": tinyPaths["llama-gguf-q8_0.gguf"],
+	} {
 		t.Run(name, func(t *testing.T) {
-			plugintest.Run(t, check.Options{Path: exe, Model: tinyPaths[name], Runtime: runtimeDir()})
+			plugintest.Run(t, check.Options{Path: exe, Model: model, Runtime: runtimeDir()})
 		})
 	}
 }

@@ -79,11 +79,11 @@ func kindNames(kinds []contract.Kind) string {
 	return strings.Join(out, " or ")
 }
 
-// containsWord says whether one of the comma-separated subjects is path, or a part of it.
+// containsWord says whether one of the comma-separated subjects is path, a part of it, or a place in its value (path#/a/b).
 func containsWord(subject, path string) bool {
 	for part := range strings.SplitSeq(subject, ",") {
 		part = strings.TrimSpace(part)
-		if part == path || part != "" && (strings.HasSuffix(path, "."+part) || strings.HasSuffix(part, "."+path) || strings.HasPrefix(path, part+".")) {
+		if part == path || part != "" && (strings.HasSuffix(path, "."+part) || strings.HasSuffix(part, "."+path) || strings.HasPrefix(path, part+".") || strings.HasPrefix(part, path+"#")) {
 			return true
 		}
 	}

@@ -215,6 +215,8 @@ var mutants = []struct {
 	{string(echo.IgnoredMinTokens), "stops", "sampling.min_tokens"},
 	{string(echo.IgnoredMaxTokens), "generate", "max_tokens 12: 13 tokens came"},
 	{string(echo.IgnoredBudget), "open-once", "composition.memory_budget_bytes 1 is accepted"},
+	{string(echo.IgnoredConstraint), "constraints", "is not one that the grammar allows"},
+	{string(echo.ForgetfulConstraint), "constraints", "constraint.choice, resumed behind its first token"},
 	{string(echo.ChunkBorder), "composition", "composition.prefill_chunk 7: token 0 is"},
 	{string(echo.WrongLogprobs), "logprobs", "none is above 0"},
 	{string(echo.WrongUsage), "generate", "usage states 13 generated tokens, 12 came"},

@@ -21,6 +21,7 @@ func optionChecks() []check {
 		{"logit-bias", "logit_bias moves an id to the front", (*subject).checkBias},
 		{"penalties", "penalties count what is in their window", (*subject).checkPenalties},
 		{"logprobs", "log probabilities are of the tokens, sorted, and none is above 0", (*subject).checkLogprobs},
+		{"constraints", "an answer is one that its grammar allows, also when it is resumed", (*subject).checkConstraints},
 		{"composition", "max_generation, context, kernels, prefill_chunk and threads do what they say", (*subject).checkComposition},
 	}
 }

@@ -51,6 +51,7 @@ var options = map[string]string{
 
 	"max_tokens": "most tokens of the answer", "stop_token_ids": "end it; not emitted", "choice": "part of the noise key",
 	"generated_prefix": "where the answer of a resumed request begins", "logprobs": "after bias and penalties; top up to 64",
+	"constraint.choice":    "one of the texts, in bytes",
 	"prefix_cache":         "states of earlier sequences may be read and kept",
 	"sampling.temperature": "0 is greedy", "sampling.top_p": "in (0, 1]", "sampling.min_p": "in [0, 1]", "sampling.top_k": "0 keeps all",
 	"sampling.repetition": "divides positive logits of seen tokens", "sampling.presence": "subtracted once from seen tokens",

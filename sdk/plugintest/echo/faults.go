@@ -29,6 +29,9 @@ const (
 	IgnoredWindow    Fault = "ignored window"
 	IgnoredMinTokens Fault = "ignored min_tokens"
 	IgnoredMaxTokens Fault = "ignored max_tokens"
+	// IgnoredConstraint takes a choice and answers freely; ForgetfulConstraint begins it anew in a resumed answer.
+	IgnoredConstraint   Fault = "ignored constraint"
+	ForgetfulConstraint Fault = "forgetful constraint"
 	// ChunkBorder forgets the state at a border of prefill chunks.
 	ChunkBorder Fault = "chunk border"
 	// WrongLogprobs gives logits where log probabilities are due.

@@ -29,6 +29,8 @@ type request struct {
 	choice                  uint32
 	logprobs                *cladev1.Logprobs
 	noiseBase               int
+	choices                 [][]int32 // of a constraint, nil without one
+	heldFrom                int       // where the text that is held to them begins
 }
 
 func invalid(subject, format string, args ...any) error {
@@ -91,6 +93,9 @@ func (m *model) read(job *plugin.GenerateJob) (*request, error) {
 	}
 	if m.faults.has(ForgetfulResume) {
 		r.noiseBase = len(job.IDs)
+	}
+	if err := m.readConstraint(r, start.Constraint); err != nil {
+		return nil, err
 	}
 	return r, m.readSampling(r, start.GetSampling())
 }

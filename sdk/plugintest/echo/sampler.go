@@ -8,7 +8,7 @@ import (
 	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
-// sampler picks tokens in the contract's order: bias; repetition, presence, frequency; log probabilities; min_tokens; top-p,
+// sampler picks tokens in the contract's order: bias; repetition, presence, frequency; log probabilities; min_tokens and constraint; top-p,
 // min-p, top-k; temperature and noise.
 type sampler struct {
 	*request
@@ -36,6 +36,7 @@ func (s *sampler) pick(ids []int32, made int) (int32, *cladev1.TokenLogprobs) {
 			}
 		}
 	}
+	s.forbid(s.row)
 	if s.temperature > 0 {
 		s.filter()
 		for id := range s.row {
