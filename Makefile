@@ -44,7 +44,7 @@ build: setup ## bin/clade and bin/plugins/, with receipts
 	@CGO_ENABLED=0 $(GOBUILD) -o bin/clade ./core/cmd/clade
 	@for p in $(PLUGINS); do \
 		mkdir -p bin/plugins/$$p; \
-		cgo=0; [ $$p = universal ] && cgo=1; \
+		cgo=0; grep -q clade/sdk/engine plugins/$$p/*.go && cgo=1; \
 		CGO_ENABLED=$$cgo $(GOBUILD) -o bin/plugins/$$p/clade-$$p ./plugins/$$p; \
 		cmp -s plugins/$$p/plugin.yaml bin/plugins/$$p/plugin.yaml || cp plugins/$$p/plugin.yaml bin/plugins/$$p/plugin.yaml; \
 		bin/clade plugin seal bin/plugins/$$p >/dev/null; \
@@ -110,7 +110,7 @@ test: build ## the test suite, with the race detector
 	@tools/not-run
 
 test-full: test $(DEMO_MODEL) bin/oracle/.made ## and the comparisons with a live mlx-lm, transformers and tokenizers
-	@CLADE_SCHEDULES=1000 CGO_ENABLED=1 go test -tags full -timeout 30m ./sdk/tokenizer/... ./sdk/guidance ./sdk/engine/schedule ./plugins/universal/... ./core/plugins/publish ./core/e2e
+	@CLADE_SCHEDULES=1000 CGO_ENABLED=1 go test -tags full -timeout 30m ./sdk/tokenizer/... ./sdk/guidance ./sdk/engine/schedule ./plugins/universal/... ./plugins/qwen/... ./core/plugins/publish ./core/e2e
 	@tools/oracles bin/oracle/bin/python $(DEMO_MODEL)
 	@native/kernels/check bin/native/kernels-check
 	@PLUGINS=universal tools/reproducible

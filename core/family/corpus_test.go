@@ -151,7 +151,7 @@ func TestProfilesAndImplementationsAreCollectedAndConflictsReported(t *testing.T
 		{Plugin: "more", What: "profile", Graph: "theirs", Reason: "plugin qwen claims " + qwen},
 		{Plugin: "more", What: "profile", Graph: "qwen3.8-27b-optiq-4bit", Reason: "plugin qwen claims qwen3.8-27b-optiq-4bit"},
 		{Plugin: "more", What: "profile", Graph: "lost", Reason: "no family has its graph example.org/none"},
-		{Plugin: "more", What: "profile", Graph: "streamed", Reason: "loader colibri: qwen3 opens safetensors"},
+		{Plugin: "more", What: "profile", Graph: "streamed", Reason: "loader colibri: qwen3 opens safetensors, gguf"},
 		{Plugin: "more", What: "implementation", Graph: "stray", Reason: "no family has its graph example.org/none"},
 	}, problems)
 	var ids []string

@@ -171,10 +171,10 @@ func TestEachCellOfTheMatrixSaysWhatToUseInstead(t *testing.T) {
 
 func TestAnAnnouncedFamilyAndAMissingPluginAreToldApart(t *testing.T) {
 	h := corpusHost(t)
-	d, err := h.Decide(sample(t, "qwen3-8b"))
+	d, err := h.Decide(sample(t, "gemma-4-12b"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, d.Close()) }()
-	refused(t, d.PluginErr, contract.UnsupportedModel, 3, "comes with version 0.2.0 of plugin qwen")
+	refused(t, d.PluginErr, contract.UnsupportedModel, 3, "comes with version 0.2.0 of plugin gemma4")
 	dense, err := h.Decide(sample(t, "smollm2-135m"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, dense.Close()) }()

@@ -1,14 +1,46 @@
-// Command clade-qwen is the plugin of the families in plugin.yaml. This version announces them: it describes itself, and
-// refuses to plan or open a model by naming the version that can.
+// Command clade-qwen is the plugin of Qwen 3 and 3.5. Its graphs are packages beside this file.
 package main
 
 import (
 	_ "embed"
+	"fmt"
+	"os"
 
+	"github.com/clademl/clade/plugins/qwen/qwen3"
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/engine"
+	"github.com/clademl/clade/sdk/family"
+	"github.com/clademl/clade/sdk/kernels"
 	"github.com/clademl/clade/sdk/plugin"
 )
 
 //go:embed plugin.yaml
 var manifest []byte
 
-func main() { plugin.Main(plugin.Family{Manifest: manifest}) }
+func main() {
+	f, err := qwen()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(contract.KindOf(err).ExitCode())
+	}
+	plugin.Main(f)
+}
+
+// qwen is the plugin as a value.
+func qwen() (plugin.Family, error) {
+	m, err := family.ParseManifest(manifest)
+	if err != nil {
+		return plugin.Family{}, err
+	}
+	f := engine.Family{
+		Name: m.Name, Version: m.Version, Manifest: m,
+		Tables: []engine.Table{
+			{Graph: "qwen3", Entries: []engine.Graph{qwen3.Graph()}},
+		},
+		Kernels: kernels.CPU(),
+	}
+	backend := engine.NewBackend(f)
+	return plugin.Family{
+		Manifest: manifest, Tables: f.GraphTables(), Options: engine.Options(), Backend: backend, Kernels: backend.Kernels,
+	}, nil
+}

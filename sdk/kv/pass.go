@@ -65,6 +65,8 @@ type Attention struct {
 	Heads int // of queries; the cache's Spec has those of keys and values
 	Scale float32
 	Rope  *nn.Rope // nil where positions do not rotate
+	// QNorm and KNorm normalise each head [HeadDim] of queries and keys before it rotates; without weights, none.
+	QNorm, KNorm nn.RMSNorm
 }
 
 // Attend takes the projections qkv [1, T, (Heads + 2 KVHeads) * HeadDim] of layer i: it rotates queries and keys, stores keys
@@ -95,9 +97,9 @@ func (p *Pass) attend(s *mlx.Scope, g Segment, i int, qkv *mlx.Array, a Attentio
 	if c.kernels {
 		return attendPacked(s, spec, l, qkv, c.offset, g.Tokens, a)
 	}
-	q := split(s, qkv, 0, a.Heads, spec.HeadDim)                     // [1, Hq, T, D]
-	k := split(s, qkv, a.Heads, spec.Heads, spec.HeadDim)            // [1, Hkv, T, D]
-	v := split(s, qkv, a.Heads+spec.Heads, spec.Heads, spec.HeadDim) // [1, Hkv, T, D]
+	q := split(s, qkv, 0, a.Heads, spec.HeadDim, a.QNorm)                          // [1, Hq, T, D]
+	k := split(s, qkv, a.Heads, spec.Heads, spec.HeadDim, a.KNorm)                 // [1, Hkv, T, D]
+	v := split(s, qkv, a.Heads+spec.Heads, spec.Heads, spec.HeadDim, nn.RMSNorm{}) // [1, Hkv, T, D]
 	if a.Rope != nil {
 		q, k = a.Rope.Forward(s, q, c.offset), a.Rope.Forward(s, k, c.offset)
 	}
@@ -111,10 +113,13 @@ func (p *Pass) attend(s *mlx.Scope, g Segment, i int, qkv *mlx.Array, a Attentio
 	return s.Reshape(s.Transpose(o, 0, 2, 1, 3), 1, -1, a.Heads*spec.HeadDim)
 }
 
-// split maps the n heads of x [1, T, all*D] that begin at head first to [1, n, T, D].
-func split(s *mlx.Scope, x *mlx.Array, first, n, dim int) *mlx.Array {
-	x = s.SliceAxis(x, -1, first*dim, (first+n)*dim)
-	return s.Transpose(s.Reshape(x, 1, -1, n, dim), 0, 2, 1, 3)
+// split maps the n heads of x [1, T, all*D] that begin at head first to [1, n, T, D], each normalised where norm has a weight.
+func split(s *mlx.Scope, x *mlx.Array, first, n, dim int, norm nn.RMSNorm) *mlx.Array {
+	x = s.Reshape(s.SliceAxis(x, -1, first*dim, (first+n)*dim), 1, -1, n, dim)
+	if norm.Weight != nil {
+		x = norm.Forward(s, x)
+	}
+	return s.Transpose(x, 0, 2, 1, 3)
 }
 
 // attendPacked is attend as one kernel, which writes the caches in place: their handles are replaced by those it returns.
@@ -145,6 +150,7 @@ func (p *Pass) attendRows(s *mlx.Scope, spec Spec, i int, qkv *mlx.Array, a Atte
 func (a Attention) packed(spec Spec) mlx.PackedAttention {
 	args := mlx.PackedAttention{
 		Heads: a.Heads, KVHeads: spec.Heads, HeadDim: spec.HeadDim, RopeScale: 1, RopeMScale: 1, Scale: a.Scale, Window: spec.Window,
+		QNorm: a.QNorm.Weight, KNorm: a.KNorm.Weight, NormEps: a.QNorm.Eps,
 	}
 	if a.Rope != nil {
 		a.Rope.Kernel(&args)

@@ -23,6 +23,7 @@ var ggmlTypes = map[string]uint32{
 // ggufNames maps the last parts of a llama tensor's name; llama.cpp's gguf-py tensor_mapping is the source.
 var ggufNames = strings.NewReplacer(
 	"model.embed_tokens.", "token_embd.", "model.layers.", "blk.", "model.norm.", "output_norm.", "lm_head.", "output.",
+	"self_attn.q_norm.", "attn_q_norm.", "self_attn.k_norm.", "attn_k_norm.",
 	"input_layernorm.", "attn_norm.", "post_attention_layernorm.", "ffn_norm.",
 	"self_attn.q_proj.", "attn_q.", "self_attn.k_proj.", "attn_k.", "self_attn.v_proj.", "attn_v.",
 	"self_attn.o_proj.", "attn_output.", "mlp.gate_proj.", "ffn_gate.", "mlp.up_proj.", "ffn_up.", "mlp.down_proj.", "ffn_down.",
@@ -30,8 +31,8 @@ var ggufNames = strings.NewReplacer(
 
 var ropeRows = regexp.MustCompile(`self_attn\.([qk])_proj\.`)
 
-// gguf stores matrices in one ggml type and vectors as F32, as llama.cpp's converter does: q and k rows go to the
-// interleaved rope order.
+// gguf stores matrices in one ggml type and vectors as F32, as llama.cpp's converter does: a llama's q and k rows go to
+// the interleaved rope order.
 func gguf(dtype string) func(Checkpoint, string) error {
 	return mixed(func(string) string { return dtype })
 }
@@ -41,7 +42,7 @@ func mixed(dtype func(name string) string) func(Checkpoint, string) error {
 	return func(c Checkpoint, path string) error {
 		var tensors []stored
 		for _, t := range c.Tensors {
-			if m := ropeRows.FindStringSubmatch(t.Name); m != nil {
+			if m := ropeRows.FindStringSubmatch(t.Name); m != nil && c.Config["model_type"] == "llama" {
 				heads := c.Config[map[string]string{"q": "num_attention_heads", "k": "num_key_value_heads"}[m[1]]].(int)
 				t.Values = interleave(t.Values, heads, t.Shape[0])
 			}
@@ -115,26 +116,36 @@ func (w *ggufWriter) pad() {
 	}
 }
 
+type ggufField struct {
+	key   string
+	value any
+}
+
 func writeGGUF(c Checkpoint, path string, tensors []stored) error {
-	metadata := []struct {
-		key   string
-		value any
-	}{
-		{"general.architecture", "llama"},
+	arch := c.Config["model_type"].(string)
+	headDim, own := c.Config["head_dim"].(int)
+	if !own {
+		headDim = c.Config["hidden_size"].(int) / c.Config["num_attention_heads"].(int)
+	}
+	metadata := []ggufField{
+		{"general.architecture", arch},
 		{"general.name", c.Name},
 		{"general.alignment", ggufAlignment},
-		{"llama.block_count", c.Config["num_hidden_layers"]},
-		{"llama.context_length", c.Config["max_position_embeddings"]},
-		{"llama.embedding_length", c.Config["hidden_size"]},
-		{"llama.feed_forward_length", c.Config["intermediate_size"]},
-		{"llama.attention.head_count", c.Config["num_attention_heads"]},
-		{"llama.attention.head_count_kv", c.Config["num_key_value_heads"]},
-		{"llama.attention.layer_norm_rms_epsilon", c.Config["rms_norm_eps"]},
-		{"llama.rope.dimension_count", c.Config["hidden_size"].(int) / c.Config["num_attention_heads"].(int)},
-		{"llama.rope.freq_base", c.Config["rope_theta"]},
-		{"llama.vocab_size", c.Config["vocab_size"]},
+		{arch + ".block_count", c.Config["num_hidden_layers"]},
+		{arch + ".context_length", c.Config["max_position_embeddings"]},
+		{arch + ".embedding_length", c.Config["hidden_size"]},
+		{arch + ".feed_forward_length", c.Config["intermediate_size"]},
+		{arch + ".attention.head_count", c.Config["num_attention_heads"]},
+		{arch + ".attention.head_count_kv", c.Config["num_key_value_heads"]},
+		{arch + ".attention.layer_norm_rms_epsilon", c.Config["rms_norm_eps"]},
+		{arch + ".rope.dimension_count", headDim},
+		{arch + ".rope.freq_base", c.Config["rope_theta"]},
+		{arch + ".vocab_size", c.Config["vocab_size"]},
 		{"tokenizer.ggml.bos_token_id", c.Config["bos_token_id"]},
 		{"tokenizer.ggml.eos_token_id", c.Config["eos_token_id"]},
+	}
+	if own {
+		metadata = append(metadata, ggufField{arch + ".attention.key_length", headDim}, ggufField{arch + ".attention.value_length", headDim})
 	}
 	w := &ggufWriter{out: []byte("GGUF")}
 	w.u32(3)

@@ -1,4 +1,4 @@
-// Command tiny writes the tiny checkpoints of every graph below a directory.
+// Command tiny writes the tiny checkpoints of a family below a directory.
 package main
 
 import (
@@ -9,14 +9,18 @@ import (
 	"github.com/clademl/clade/sdk/plugintest/tiny"
 )
 
+var families = map[string]func(...string) []tiny.Checkpoint{"llama": tiny.Llama, "qwen": tiny.Qwen3}
+
 func main() {
 	out := flag.String("out", "", "directory to write into")
+	family := flag.String("family", "llama", "llama or qwen")
 	flag.Parse()
-	if *out == "" {
-		fmt.Fprintln(os.Stderr, "tiny: -out is missing")
+	checkpoints, known := families[*family]
+	if *out == "" || !known {
+		fmt.Fprintln(os.Stderr, "tiny: -out and a known -family are needed")
 		os.Exit(2)
 	}
-	paths, err := tiny.WriteAll(*out, tiny.Llama())
+	paths, err := tiny.WriteAll(*out, checkpoints())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/clademl/clade/sdk/engine/enginetest"
+	"github.com/clademl/clade/sdk/plugintest"
+	"github.com/clademl/clade/sdk/plugintest/check"
+	"github.com/clademl/clade/sdk/plugintest/tiny"
+)
+
+// The binary that `make build` made, on a tiny model of each loader.
+func TestThePluginKeepsTheContract(t *testing.T) {
+	exe, err := filepath.Abs("../../bin/plugins/qwen/clade-qwen")
+	require.NoError(t, err)
+	_, err = os.Stat(exe)
+	require.NoError(t, err, "make build makes it")
+	for _, c := range tiny.Qwen3("qwen3-f32", "qwen3-gguf-q8_0.gguf") {
+		t.Run(c.Name, func(t *testing.T) {
+			path, err := c.Write(t.TempDir())
+			require.NoError(t, err)
+			plugintest.Run(t, check.Options{Path: exe, Model: path, Runtime: enginetest.RuntimeDir()})
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package qwen3
+
+import (
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/engine"
+	"github.com/clademl/clade/sdk/kernels"
+	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/weights"
+)
+
+// Graph is the generic Qwen 3 of a graph table.
+func Graph() engine.Graph {
+	return engine.Graph{ID: "qwen3", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name}, Read: read}
+}
+
+func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
+	c, err := ReadConfig(parsed)
+	if err != nil {
+		return engine.Blueprint{}, err
+	}
+	set, err := Match(a, c)
+	if err != nil {
+		return engine.Blueprint{}, err
+	}
+	return engine.Blueprint{
+		Layout:  engine.Layout{Vocab: c.VocabSize, Caches: c.Caches()},
+		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes,
+		Build: func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model { return New(s, c, w, dtype) },
+	}, nil
+}
+
+// tokenBytes counts what one token of an evaluation holds at the widest place of a block: the residual stream and norms, and
+// either attention or the MLP. Stock attention keeps the scores twice, before and after softmax; the kernels widen their input
+// to float32 and keep no scores.
+func (c Config) tokenBytes(context int, dtype mlx.DType, packed bool) int64 {
+	residual, size := 4*int64(c.HiddenSize), int64(dtype.Size())
+	heads := int64(c.Heads) * int64(c.HeadDim)
+	if packed {
+		held := residual + max(int64(c.Heads+2*c.KVHeads)*int64(c.HeadDim)+heads, int64(c.IntermediateSize))
+		return held*size + 4*(max(int64(c.HiddenSize), int64(c.IntermediateSize), heads)+heads)
+	}
+	attention := 2*int64(c.Heads)*int64(context) + 4*heads
+	mlp := 4 * int64(c.IntermediateSize)
+	return (residual + max(attention, mlp)) * size
+}
