@@ -50,8 +50,18 @@ var AttendRows = Kernel{
 	Fallback:  "attend, once for each sequence",
 }
 
+// LinearUpdates is Linear of rows that have low-rank adapters, each its own.
+var LinearUpdates = Kernel{
+	Name:      "linear-updates",
+	Signature: "linear, and for rows of x: + scale b (a x), a [r, in], b [out, r] dense -> [.., out]",
+	Devices:   []string{"cpu"},
+	Fallback:  "rows of one adapter are cut out, and the low-rank products are operations of their own",
+}
+
 // CPU is the registry of all of them.
-func CPU() Registry { return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows) }
+func CPU() Registry {
+	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates)
+}
 
 // Tested is the runtime's library with every kernel compared with its fallback once.
 type Tested struct {
@@ -83,7 +93,7 @@ func Load(r *mlx.Runtime) (_ *Tested, err error) {
 // tests compare a kernel with its fallback.
 var tests = map[string]func(*mlx.Scope, *mlx.Kernels) error{
 	Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend, LinearInt8.Name: testLinearInt8,
-	AttendRows.Name: testAttendRows,
+	AttendRows.Name: testAttendRows, LinearUpdates.Name: testLinearUpdates,
 }
 
 // SelfTest is the result of the comparison at load.
@@ -241,4 +251,45 @@ func testAttendRows(s *mlx.Scope, _ *mlx.Kernels) error {
 		{Keys: cache(), Values: cache(), Tokens: rows}, {Keys: cache(), Values: cache(), Tokens: rows},
 	}, a)
 	return agree(s, both, s.Concat(1, first, second))
+}
+
+// testLinearUpdates gives two rows of five an adapter.
+func testLinearUpdates(s *mlx.Scope, k *mlx.Kernels) error {
+	const rows, cols, in, rank, first, changed = 5, 40, 64, 6, 1, 2
+	w, wide, err := packedWave(s, k, 1, cols, in)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	dense := func(a *mlx.Array) (*mlx.Packed, error) {
+		p, err := k.NewDense(a.Dim(0), a.Dim(1), mlx.Float32)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := mlx.Bytes(s, a)
+		if err == nil {
+			err = p.SetDense(0, a.Dim(0), raw)
+		}
+		return p, err
+	}
+	a, b := wave(s, 2, rank, in), wave(s, 3, cols, rank)
+	pa, err := dense(a)
+	if err != nil {
+		return err
+	}
+	defer pa.Close()
+	pb, err := dense(b)
+	if err != nil {
+		return err
+	}
+	defer pb.Close()
+	x := wave(s, 4, rows, in)
+	got := s.PackedLinear(x, mlx.PackedLinear{
+		Weights: []*mlx.Packed{w}, Updates: []mlx.PackedUpdate{{A: pa, B: pb, First: first, Rows: changed, Scale: 0.5}},
+	})
+	low := s.MulScalar(s.Matmul(s.Matmul(x, s.Transpose(a)), s.Transpose(b)), 0.5)
+	want := s.Matmul(x, s.Transpose(wide))
+	want = s.Concat(0, s.SliceAxis(want, 0, 0, first), s.Add(s.SliceAxis(want, 0, first, first+changed), s.SliceAxis(low, 0, first, first+changed)),
+		s.SliceAxis(want, 0, first+changed, rows))
+	return agree(s, got, want)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/nn"
 )
 
 // Step is how many tokens a cache grows by.
@@ -30,7 +31,12 @@ type Cache struct {
 	layers  []storage
 	offset  int // tokens in every layer
 	kernels bool
+	board   *nn.Board // of the sequence's model; nil: none
+	stack   nn.Stack
 }
+
+// Adapt says which adapters the sequence has; a Pass tells the model's board. It is for the time before the first token.
+func (c *Cache) Adapt(board *nn.Board, stack nn.Stack) { c.board, c.stack = board, stack }
 
 // New makes an empty cache. With kernels, attention over it is one kernel; else it is a graph of MLX's operations.
 func New(specs []Spec, kernels bool) *Cache {

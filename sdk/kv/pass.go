@@ -32,7 +32,23 @@ func Begin(segments ...Segment) *Pass {
 	for _, g := range segments {
 		p.tokens += g.Tokens
 	}
+	p.board()
 	return p
+}
+
+// board tells the model's linear layers which rows have which adapters, also when none has.
+func (p *Pass) board() {
+	var spans []nn.Span
+	first := 0
+	for _, g := range p.segments {
+		if len(g.Cache.stack) > 0 {
+			spans = append(spans, nn.Span{First: first, Rows: g.Tokens, Stack: g.Cache.stack})
+		}
+		first += g.Tokens
+	}
+	if len(p.segments) > 0 && p.segments[0].Cache.board != nil {
+		p.segments[0].Cache.board.Set(spans...)
+	}
 }
 
 // Begin starts a forward of n new tokens of this sequence alone.
@@ -42,6 +58,9 @@ func (c *Cache) Begin(n int) *Pass { return Begin(Segment{c, n}) }
 func (p *Pass) End() {
 	for _, g := range p.segments {
 		g.Cache.offset += g.Tokens
+		if g.Cache.board != nil {
+			g.Cache.board.Set()
+		}
 	}
 }
 

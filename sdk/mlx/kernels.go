@@ -269,7 +269,20 @@ type PackedLinear struct {
 	Norm     *Array    // [Cols] RMSNorm weight applied to x first, or nil
 	Eps      float32
 	Residual *Array // added to the result, or nil
+	// Updates change the products of some rows of x, in their order, before gate and residual; the others keep their bits. See Updates.
+	Updates []PackedUpdate
 }
+
+// PackedUpdate adds Scale * B (A x) to the products with weight Part in the rows [First, First+Rows) of x, all dimensions but the
+// last counted together. A [r, Cols] and B [rows of the weight, r] are dense.
+type PackedUpdate struct {
+	A, B              *Packed
+	Part, First, Rows int
+	Scale             float32
+}
+
+// LinearUpdates reports whether the library has updates: its kernel "linear-updates".
+func LinearUpdates() bool { return bool(C.ck_updates()) }
 
 // PackedLinear maps x [.., Cols] to [.., sum of rows], or [.., rows] behind a gate.
 func (s *Scope) PackedLinear(x *Array, l PackedLinear) *Array {
@@ -288,6 +301,9 @@ func (s *Scope) PackedLinear(x *Array, l PackedLinear) *Array {
 			return inert
 		}
 		ws[i] = w.ctx
+	}
+	if len(l.Updates) > 0 {
+		return s.packedUpdates(x, l, &ws)
 	}
 	o := C.ck_linear(x.ctx, &ws[0], C.int(len(l.Weights)), C.int(l.Gate), l.Norm.handle(), C.float(l.Eps), l.Residual.handle(), s.stream)
 	return s.one(op, o, x)

@@ -37,6 +37,8 @@ typedef struct {
 #define CK_LATER(F)                               \
 	F(int, weight_set_int8, (weight, bool))       \
 	F(int, kernels_place, (int))                  \
+	F(int, linear_updates, (mlx_array *, mlx_array, const weight *, int, int, mlx_array, float, mlx_array, const ck_update *, int, \
+	                        mlx_stream))          \
 	F(int, attend_rows, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const int *, const int *, mlx_array, mlx_array, \
 	                     mlx_array, const ck_attention *, mlx_stream))
 
@@ -129,6 +131,21 @@ cx_out ck_linear(void *x, void *const *weights, int count, int gate, void *norm,
 	for (int i = 0; i < count; i++) ws[i].ctx = weights[i];
 	mlx_array res = {0};
 	int rc = failed(p_linear(&res, (mlx_array){x}, ws, count, gate, (mlx_array){norm}, eps, (mlx_array){residual}, (mlx_stream){stream}));
+	return (cx_out){res.ctx, rc};
+}
+
+bool ck_updates(void) { return p_linear_updates != NULL; }
+cx_out ck_linear_updates(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual,
+                         const ck_update *updates, int changes, void *stream) {
+	weight ws[CK_MAX_WEIGHTS];
+	for (int i = 0; i < count; i++) ws[i].ctx = weights[i];
+	mlx_array res = {0};
+	if (p_linear_updates == NULL) {
+		cx_set_error("the runtime's libcladekernels lacks clade_linear_updates");
+		return (cx_out){NULL, 1};
+	}
+	int rc = failed(p_linear_updates(&res, (mlx_array){x}, ws, count, gate, (mlx_array){norm}, eps, (mlx_array){residual}, updates,
+	                                 changes, (mlx_stream){stream}));
 	return (cx_out){res.ctx, rc};
 }
 

@@ -5,7 +5,7 @@
 
 #include "shim.h"
 
-enum { CK_ABI = 1, CK_MAX_WEIGHTS = 8, CK_MAX_SEQUENCES = 256 };
+enum { CK_ABI = 1, CK_MAX_WEIGHTS = 8, CK_MAX_SEQUENCES = 256, CK_MAX_UPDATES = 8192 };
 
 typedef struct {
 	int heads, kv_heads, head_dim;
@@ -46,6 +46,15 @@ int ck_set_int8(void *w, bool on);
 int ck_free(void *w);
 
 cx_out ck_linear(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual, void *stream);
+// count is at most CK_MAX_WEIGHTS, changes at most CK_MAX_UPDATES.
+typedef struct {
+	void *a, *b;
+	int part, first, rows;
+	float scale;
+} ck_update;
+bool ck_updates(void);
+cx_out ck_linear_updates(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual,
+                         const ck_update *updates, int changes, void *stream);
 cx_out ck_embed(void *ids, void *w, int dtype, void *stream);
 ck_three ck_attend(void *qkv, void *keys, void *values, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream);
 

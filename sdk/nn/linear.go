@@ -15,11 +15,14 @@ type Linear struct {
 	Weight *mlx.Array // [out, in], nil when Packed
 	Bias   *mlx.Array // [out], or nil
 	Packed *mlx.Packed
+
+	slot *slot // where adapters change it; nil: nowhere
 }
 
-// NewLinear finds path.weight and, where there is one, path.bias. A packed weight takes its bias along.
+// NewLinear finds path.weight and, where there is one, path.bias. A packed weight takes its bias along. Parameters that are Boarded
+// give it adapters.
 func NewLinear(s *mlx.Scope, p Parameters, path string) Linear {
-	l := Linear{Weight: p.Get(path + ".weight"), Bias: p.Get(path + ".bias"), Packed: p.Packed(path + ".weight")}
+	l := Linear{Weight: p.Get(path + ".weight"), Bias: p.Get(path + ".bias"), Packed: p.Packed(path + ".weight"), slot: newSlot(p, path)}
 	if l.Packed == nil || l.Bias == nil {
 		return l
 	}
@@ -35,6 +38,19 @@ func NewLinear(s *mlx.Scope, p Parameters, path string) Linear {
 
 // Forward maps [.., in] to [.., out].
 func (l Linear) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	cs := changes(l)
+	switch {
+	case len(cs) == 0:
+		return l.plain(s, x)
+	case l.Packed != nil && kernelTakes(cs):
+		return product(s, x, mlx.PackedLinear{Weights: []*mlx.Packed{l.Packed}}, cs)
+	}
+	plain := func(x *mlx.Array) *mlx.Array { return l.plain(s, x) }
+	return byRows(s, x, cs, plain, func(x *mlx.Array, cs []change) *mlx.Array { return addChanges(s, l.plain(s, x), x, cs, 0) })
+}
+
+// plain is Forward without adapters.
+func (l Linear) plain(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	if l.Packed != nil {
 		return s.PackedLinear(x, mlx.PackedLinear{Weights: []*mlx.Packed{l.Packed}})
 	}
@@ -57,8 +73,8 @@ func (l Linear) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 
 // AddTo is h + Forward(x), one kernel when packed.
 func (l Linear) AddTo(s *mlx.Scope, h, x *mlx.Array) *mlx.Array {
-	if l.Packed != nil {
-		return s.PackedLinear(x, mlx.PackedLinear{Weights: []*mlx.Packed{l.Packed}, Residual: h})
+	if cs := changes(l); l.Packed != nil && (len(cs) == 0 || kernelTakes(cs)) {
+		return product(s, x, mlx.PackedLinear{Weights: []*mlx.Packed{l.Packed}, Residual: h}, cs)
 	}
 	return s.Add(h, l.Forward(s, x))
 }
@@ -76,24 +92,52 @@ func packed(layers []Linear) []*mlx.Packed {
 
 // Project is norm(x) through each layer, the results side by side: [.., in] to [.., sum of out]. One kernel when packed.
 func Project(s *mlx.Scope, norm RMSNorm, x *mlx.Array, layers ...Linear) *mlx.Array {
-	if w := packed(layers); w != nil {
-		return s.PackedLinear(x, mlx.PackedLinear{Weights: w, Norm: norm.Weight, Eps: norm.Eps})
+	w, cs := packed(layers), changes(layers...)
+	fused := mlx.PackedLinear{Weights: w, Norm: norm.Weight, Eps: norm.Eps}
+	if w != nil && (len(cs) == 0 || kernelTakes(cs)) {
+		return product(s, x, fused, cs)
 	}
-	x = norm.Forward(s, x)
-	parts := make([]*mlx.Array, len(layers))
-	for i, l := range layers {
-		parts[i] = l.Forward(s, x)
+	apart := func(x *mlx.Array, cs []change) *mlx.Array {
+		x = norm.Forward(s, x)
+		parts := make([]*mlx.Array, len(layers))
+		for i, l := range layers {
+			parts[i] = addChanges(s, l.plain(s, x), x, cs, i)
+		}
+		return s.Concat(-1, parts...)
 	}
-	return s.Concat(-1, parts...)
+	plain := func(x *mlx.Array) *mlx.Array {
+		if w != nil {
+			return s.PackedLinear(x, fused)
+		}
+		return apart(x, nil)
+	}
+	if len(cs) == 0 {
+		return plain(x)
+	}
+	return byRows(s, x, cs, plain, apart)
 }
 
 // SwiGLU is silu(gate(norm(x))) * up(norm(x)): [.., in] to [.., out]. One kernel when packed.
 func SwiGLU(s *mlx.Scope, norm RMSNorm, x *mlx.Array, gate, up Linear) *mlx.Array {
-	if w := packed([]Linear{gate, up}); w != nil {
-		return s.PackedLinear(x, mlx.PackedLinear{Weights: w, Gate: mlx.SiLU, Norm: norm.Weight, Eps: norm.Eps})
+	w, cs := packed([]Linear{gate, up}), changes(gate, up)
+	fused := mlx.PackedLinear{Weights: w, Gate: mlx.SiLU, Norm: norm.Weight, Eps: norm.Eps}
+	if w != nil && (len(cs) == 0 || kernelTakes(cs)) {
+		return product(s, x, fused, cs)
 	}
-	x = norm.Forward(s, x)
-	return s.Mul(s.SiLU(gate.Forward(s, x)), up.Forward(s, x))
+	apart := func(x *mlx.Array, cs []change) *mlx.Array {
+		x = norm.Forward(s, x)
+		return s.Mul(s.SiLU(addChanges(s, gate.plain(s, x), x, cs, 0)), addChanges(s, up.plain(s, x), x, cs, 1))
+	}
+	plain := func(x *mlx.Array) *mlx.Array {
+		if w != nil {
+			return s.PackedLinear(x, fused)
+		}
+		return apart(x, nil)
+	}
+	if len(cs) == 0 {
+		return plain(x)
+	}
+	return byRows(s, x, cs, plain, apart)
 }
 
 // Embedding is a table of rows by token id. Its matrix is an array or packed for the kernels.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/nn"
 	"github.com/clademl/clade/sdk/weights/quant"
 )
 
@@ -22,7 +23,14 @@ type Progress struct {
 type Tensors struct {
 	arrays map[string]*mlx.Array
 	packed map[string]*mlx.Packed
+	board  *nn.Board
 }
+
+// UseBoard lets adapters change the linear layers that are made of the tensors from now on.
+func (t *Tensors) UseBoard(b *nn.Board) { t.board = b }
+
+// Board implements nn.Boarded.
+func (t *Tensors) Board() *nn.Board { return t.board }
 
 // Get is the parameter of that name, which Match has promised; nil for one that is packed, or for no Param.
 func (t *Tensors) Get(name string) *mlx.Array { return t.arrays[name] }

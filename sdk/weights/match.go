@@ -71,6 +71,14 @@ func Match(a *artifact.Artifact, params []Param, rules Rules) (*Set, error) {
 	return set, m.leftovers()
 }
 
+// Shape is that of a parameter; nil when the graph has none of that name.
+func (s *Set) Shape(name string) []int {
+	if i := slices.IndexFunc(s.sources, func(src Source) bool { return src.Name == name }); i >= 0 {
+		return s.sources[i].Shape
+	}
+	return nil
+}
+
 type matcher struct {
 	artifact *artifact.Artifact
 	rules    Rules

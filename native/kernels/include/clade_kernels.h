@@ -85,6 +85,29 @@ int clade_linear(
     clade_array residual,
     clade_stream s);
 
+/* A low-rank change of the products with weight `part` in the rows [first, first + rows) of x: + scale * b (a x), with dense weights
+ * a [r, k] and b [n, r]; before gate and residual, in float32. */
+typedef struct clade_update_ {
+  clade_weight a, b;
+  int part, first, rows;
+  float scale;
+} clade_update;
+
+/* clade_linear with `changes` updates, added in their order; ranges may overlap. A row that none touches has the bits that it has
+ * without any. Beside "linear-updates" in the list. */
+int clade_linear_updates(
+    clade_array* res,
+    clade_array x,
+    const clade_weight* weights,
+    int count,
+    int gate,
+    clade_array norm_weight,
+    float norm_eps,
+    clade_array residual,
+    const clade_update* updates,
+    int changes,
+    clade_stream s);
+
 /* Rows of a weight as [..., k] of dtype, by int32/uint32 ids. */
 int clade_embed(clade_array* res, clade_array ids, clade_weight w, int dtype, clade_stream s);
 

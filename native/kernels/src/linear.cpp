@@ -15,7 +15,7 @@ constexpr int kLanes = 16;
 // Floats of x that one pass over the panels keeps in the second-level cache.
 constexpr size_t kRowBlockFloats = 192 * 1024;
 
-enum Slot { kRows = 0, kNorm, kPanels, kTile, kRounded = 8, kPart };
+enum Slot { kRows = 0, kNorm, kPanels, kTile, kRounded = 8, kPart, kWide, kLow };
 
 struct Buffer {
   float* p = nullptr;
@@ -268,15 +268,15 @@ const float* LinearCall::prepare(DType dtype, const void* x, int rows, const voi
   return widens ? dst : xs;
 }
 
-void LinearCall::run(DType dtype, const void* x, int rows, const void* norm, const void* residual, void* out) const {
-  if (rows == 0) return;
-  const std::vector<QuantRows> codes = rounded(rows);
-  const float* xs = prepare(dtype, x, rows, norm, codes);
-  const Sink sink{dtype, gate, static_cast<const uint8_t*>(residual), static_cast<uint8_t*>(out), size_t(width())};
-  const int block = int(std::max<size_t>(48, kRowBlockFloats / size_t(k())));
+namespace {
+
+// Every product of the weights with the rows xs, where the sink wants them; from column `column` of it on.
+void products(const std::vector<std::shared_ptr<const Weight>>& weights, const float* xs, const std::vector<QuantRows>& codes, int rows,
+              const Sink& sink, int column = 0) {
+  const int block = int(std::max<size_t>(48, kRowBlockFloats / size_t(weights[0]->k)));
   int total = 0;
   for (const auto& w : weights) total += w->panels();
-  if (gate != Gate::none) total = weights[0]->panels();
+  if (sink.gate != Gate::none) total = weights[0]->panels();
 
   // A piece is whole tiles; one that decodes its panels first does it for all rows of a block.
   const int piece = piece_of(total, rows <= level().max_direct_rows ? direct_panels(rows) : 2);
@@ -284,11 +284,11 @@ void LinearCall::run(DType dtype, const void* x, int rows, const void* norm, con
     const int b = i * piece, e = std::min(total, b + piece);
     for (int first_row = 0; first_row < rows; first_row += block) {
       const Rows r{xs, &codes, first_row, std::min(block, rows - first_row)};
-      if (gate != Gate::none) {
+      if (sink.gate != Gate::none) {
         gated_panels(*weights[0], *weights[1], b, e, r, sink);
         continue;
       }
-      int first = 0, col = 0;
+      int first = 0, col = column;
       for (const auto& w : weights) {
         int wb = std::clamp(b - first, 0, w->panels()), we = std::clamp(e - first, 0, w->panels());
         if (wb < we) plain_panels(*w, wb, we, r, col, sink);
@@ -296,6 +296,55 @@ void LinearCall::run(DType dtype, const void* x, int rows, const void* norm, con
         col += w->n;
       }
     }
+  });
+}
+
+}  // namespace
+
+void LinearCall::run(DType dtype, const void* x, int rows, const void* norm, const void* residual, void* out) const {
+  if (rows == 0) return;
+  const std::vector<QuantRows> codes = rounded(rows);
+  const float* xs = prepare(dtype, x, rows, norm, codes);
+  if (!updates.empty()) return run_updated(dtype, xs, codes, rows, residual, out);
+  products(weights, xs, codes, rows, {dtype, gate, static_cast<const uint8_t*>(residual), static_cast<uint8_t*>(out), size_t(width())});
+}
+
+// The products as floats side by side, the updates added to them row by row in their order, and then what a sink does to each value.
+void LinearCall::run_updated(DType dtype, const float* xs, const std::vector<QuantRows>& codes, int rows, const void* residual,
+                             void* out) const {
+  std::vector<int> column{0};
+  for (const auto& w : weights) column.push_back(column.back() + w->n);
+  const size_t wide = size_t(column.back());
+  float* sums = scratch(kWide, size_t(rows) * wide);
+  products(weights, xs, codes, rows, {DType::f32, Gate::none, nullptr, reinterpret_cast<uint8_t*>(sums), wide});
+  const std::vector<QuantRows> exact;
+  for (const Update& u : updates) {
+    float* low = scratch(kLow, size_t(u.rows) * size_t(u.a->n));
+    products({u.a}, xs + size_t(u.first) * size_t(k()), exact, u.rows, {DType::f32, Gate::none, nullptr, reinterpret_cast<uint8_t*>(low), size_t(u.a->n)});
+    for (size_t i = 0; i < size_t(u.rows) * size_t(u.a->n); i++) low[i] *= u.scale;
+    uint8_t* at = reinterpret_cast<uint8_t*>(sums + size_t(u.first) * wide);
+    products({u.b}, low, exact, u.rows, {DType::f32, Gate::none, at, at, wide}, column[size_t(u.part)]);
+  }
+  const Level& l = level();
+  const Sink sink{dtype, gate, static_cast<const uint8_t*>(residual), static_cast<uint8_t*>(out), size_t(width())};
+  auto one = [&](int r) {
+    const float* row = sums + size_t(r) * wide;
+    for (int col = 0; col < width(); col += kLanes) {
+      const int n = std::min(kLanes, width() - col);
+      float v[kLanes] = {}, up[kLanes] = {};
+      std::memcpy(v, row + col, size_t(n) * 4);
+      if (gate != Gate::none) {
+        std::memcpy(up, row + column[1] + col, size_t(n) * 4);
+        sink.round(v);
+        sink.round(up);
+        (gate == Gate::silu ? l.silu_mul : l.gelu_tanh_mul)(v, up, kLanes, v);
+      }
+      sink.put(v, r, col, n);
+    }
+  };
+  const int piece = piece_of(rows, 1);
+  Pool::get().run((rows + piece - 1) / piece, [&](int i) {
+    for (int r = i * piece; r < std::min(rows, (i + 1) * piece); r++) one(r);
   });
 }
 

@@ -91,6 +91,20 @@ class Contiguous {
   std::shared_ptr<std::vector<uint8_t>> copy_;
 };
 
+// An update that fits the call's weights and its rows of x.
+Update update_of(const clade_update& u, const LinearCall& call, int64_t rows) {
+  Update out{weight_of(u.a), weight_of(u.b), u.part, u.first, u.rows, u.scale};
+  if (u.part < 0 || size_t(u.part) >= call.weights.size()) refuse("an update of weight " + std::to_string(u.part));
+  if (out.a->bits || out.b->bits || !out.a->bias.empty() || !out.b->bias.empty()) refuse("an update takes dense weights without bias");
+  const Weight& w = *call.weights[size_t(u.part)];
+  if (out.a->k != w.k || out.b->n != w.n || out.a->n != out.b->k)
+    refuse("an update of " + std::to_string(out.b->n) + " by " + std::to_string(out.b->k) + " and " + std::to_string(out.a->n) + " by " +
+           std::to_string(out.a->k) + " does not fit a weight of " + std::to_string(w.n) + " by " + std::to_string(w.k));
+  if (u.first < 0 || u.rows < 1 || int64_t(u.first) + u.rows > rows)
+    refuse("an update of " + std::to_string(u.rows) + " rows from " + std::to_string(u.first) + " on, of " + std::to_string(rows));
+  return out;
+}
+
 class Primitive : public mx::Primitive {
  public:
   using mx::Primitive::Primitive;
@@ -197,6 +211,11 @@ extern "C" {
 
 int clade_linear(clade_array* res, clade_array x, const clade_weight* weights, int count, int gate, clade_array norm_weight,
                  float norm_eps, clade_array residual, clade_stream s) {
+  return clade_linear_updates(res, x, weights, count, gate, norm_weight, norm_eps, residual, nullptr, 0, s);
+}
+
+int clade_linear_updates(clade_array* res, clade_array x, const clade_weight* weights, int count, int gate, clade_array norm_weight,
+                         float norm_eps, clade_array residual, const clade_update* updates, int changes, clade_stream s) {
   return guard("clade_linear", [&] {
     const mx::array& in = array_of(x);
     const DType dtype = dtype_of(in.dtype());
@@ -213,6 +232,8 @@ int clade_linear(clade_array* res, clade_array x, const clade_weight* weights, i
       refuse("a gate takes two weights of the same rows");
     call.gate = Gate(gate);
     call.norm_eps = norm_eps;
+    const int64_t rows = int64_t(in.size()) / k;
+    for (int i = 0; i < changes; i++) call.updates.push_back(update_of(updates[i], call, rows));
     mx::Shape shape = in.shape();
     shape.back() = call.width();
     std::vector<mx::array> inputs{in};

@@ -294,6 +294,45 @@ void large() {
   }
 }
 
+// A row with updates has the bits that it has alone, one without those of a call without any, at every level and with any threads.
+void updates() {
+  const int k = 64, rows = 9;
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    for (Gate gate : {Gate::none, Gate::silu}) {
+      LinearCall plain;
+      plain.weights = {affine(40, k, 4, 32, 0), affine(40, k, 8, 64, 1)};
+      plain.gate = gate;
+      LinearCall call = plain;
+      auto a = dense(5, k, 0), b = dense(40, 5, 0), a2 = dense(16, k, 1), b2 = dense(40, 16, 1);
+      call.updates = {{a, b, 0, 1, 1, 2.0f}, {a2, b2, 1, 4, 3, 0.5f}, {a, b, 1, 4, 3, -1.0f}};
+      const size_t size = dtype == DType::f32 ? 4 : 2;
+      const auto x = stored(dtype, normals(size_t(rows * k))), residual = stored(dtype, normals(size_t(rows * call.width())));
+      auto run = [&](const LinearCall& c, int first, int n) {
+        std::vector<uint8_t> out(size_t(n) * size_t(c.width()) * size);
+        c.run(dtype, x.data() + size_t(first * k) * size, n, nullptr, residual.data() + size_t(first) * size_t(c.width()) * size, out.data());
+        return out;
+      };
+      const auto whole = run(call, 0, rows), without = run(plain, 0, rows);
+      const size_t width = size_t(call.width()) * size;
+      for (int r = 0; r < rows; r++) {
+        LinearCall alone = plain;
+        for (Update u : call.updates)
+          if (u.first <= r && r < u.first + u.rows) {
+            u.first = 0, u.rows = 1;
+            alone.updates.push_back(u);
+          }
+        const auto one = run(alone, r, 1);
+        const bool same = std::equal(one.begin(), one.end(), whole.begin() + long(size_t(r) * width));
+        expect(same, "updates of row " + std::to_string(r) + " alone");
+        const bool touched = !std::equal(one.begin(), one.end(), without.begin() + long(size_t(r) * width));
+        expect(touched == !alone.updates.empty(), "updates touch row " + std::to_string(r));
+      }
+      everywhere("updates", [&] { return run(call, 0, rows); });
+      clade_kernels_set_level("");
+    }
+  }
+}
+
 // Threads come and go and move while products run: a host tunes a model that is generating.
 void tuning() {
   const int k = 128, rows = 9;
@@ -352,6 +391,7 @@ int main() {
   rounding();
   attention();
   large();
+  updates();
   tuning();
   refusals();
   std::printf("levels here: ");

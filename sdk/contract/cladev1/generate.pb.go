@@ -274,7 +274,9 @@ type GenerateStart struct {
 	KvConversionOffset *uint32     `protobuf:"varint,6,opt,name=kv_conversion_offset,json=kvConversionOffset,proto3,oneof" json:"kv_conversion_offset,omitempty"`
 	Constraint         *Constraint `protobuf:"bytes,7,opt,name=constraint,proto3,oneof" json:"constraint,omitempty"`
 	Logprobs           *Logprobs   `protobuf:"bytes,8,opt,name=logprobs,proto3,oneof" json:"logprobs,omitempty"`
-	Adapter            *string     `protobuf:"bytes,9,opt,name=adapter,proto3,oneof" json:"adapter,omitempty"`
+	// Ids of loaded adapters joined by "+", each perhaps with a scale behind ":" ("a+b:0.5"); "none" is the model alone. Absent: the
+	// composition's adapters.
+	Adapter *string `protobuf:"bytes,9,opt,name=adapter,proto3,oneof" json:"adapter,omitempty"`
 	// May the prompt's prefix be read from, and kept in, the prefix cache.
 	PrefixCache *bool `protobuf:"varint,10,opt,name=prefix_cache,json=prefixCache,proto3,oneof" json:"prefix_cache,omitempty"`
 	// Positions in the ids worth a restore point (message borders).
@@ -1817,6 +1819,8 @@ type Provenance struct {
 	Seed          *uint64                `protobuf:"varint,10,opt,name=seed,proto3,oneof" json:"seed,omitempty"`
 	Threads       uint32                 `protobuf:"varint,11,opt,name=threads,proto3" json:"threads,omitempty"`
 	Notes         []string               `protobuf:"bytes,12,rep,name=notes,proto3" json:"notes,omitempty"`
+	// Adapters whose changes the tokens have, in their order, each as "id:scale".
+	Adapters      []string `protobuf:"bytes,13,rep,name=adapters,proto3" json:"adapters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1931,6 +1935,13 @@ func (x *Provenance) GetThreads() uint32 {
 func (x *Provenance) GetNotes() []string {
 	if x != nil {
 		return x.Notes
+	}
+	return nil
+}
+
+func (x *Provenance) GetAdapters() []string {
+	if x != nil {
+		return x.Adapters
 	}
 	return nil
 }
@@ -3163,7 +3174,7 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"\adrafted\x18\x06 \x01(\rR\adrafted\x12\x1a\n" +
 	"\baccepted\x18\a \x01(\rR\baccepted\x12!\n" +
 	"\ftarget_calls\x18\b \x01(\rR\vtargetCalls\x12\x19\n" +
-	"\bqueue_ns\x18\t \x01(\x04R\aqueueNs\"\xe0\x02\n" +
+	"\bqueue_ns\x18\t \x01(\x04R\aqueueNs\"\xfc\x02\n" +
 	"\n" +
 	"Provenance\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12%\n" +
@@ -3179,7 +3190,8 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"\x04seed\x18\n" +
 	" \x01(\x04H\x00R\x04seed\x88\x01\x01\x12\x18\n" +
 	"\athreads\x18\v \x01(\rR\athreads\x12\x14\n" +
-	"\x05notes\x18\f \x03(\tR\x05notesB\a\n" +
+	"\x05notes\x18\f \x03(\tR\x05notes\x12\x1a\n" +
+	"\badapters\x18\r \x03(\tR\badaptersB\a\n" +
 	"\x05_seed\"\xa5\x01\n" +
 	"\fScoreRequest\x12,\n" +
 	"\x05start\x18\x01 \x01(\v2\x14.clade.v1.ScoreStartH\x00R\x05start\x12&\n" +

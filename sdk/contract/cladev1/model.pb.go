@@ -202,8 +202,11 @@ type Artifact struct {
 	// Absolute path: a directory, or a .gguf file.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// safetensors | gguf | colibri.
-	Format        string  `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
-	Fingerprint   *string `protobuf:"bytes,4,opt,name=fingerprint,proto3,oneof" json:"fingerprint,omitempty"`
+	Format      string  `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
+	Fingerprint *string `protobuf:"bytes,4,opt,name=fingerprint,proto3,oneof" json:"fingerprint,omitempty"`
+	// Of an adapter: what requests choose it by, and its scale (1 when absent).
+	Id            *string  `protobuf:"bytes,5,opt,name=id,proto3,oneof" json:"id,omitempty"`
+	Scale         *float64 `protobuf:"fixed64,6,opt,name=scale,proto3,oneof" json:"scale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -264,6 +267,20 @@ func (x *Artifact) GetFingerprint() string {
 		return *x.Fingerprint
 	}
 	return ""
+}
+
+func (x *Artifact) GetId() string {
+	if x != nil && x.Id != nil {
+		return *x.Id
+	}
+	return ""
+}
+
+func (x *Artifact) GetScale() float64 {
+	if x != nil && x.Scale != nil {
+		return *x.Scale
+	}
+	return 0
 }
 
 type Profile struct {
@@ -389,18 +406,20 @@ type Composition struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Device *string                `protobuf:"bytes,1,opt,name=device,proto3,oneof" json:"device,omitempty"`
 	// float32 | bfloat16 | float16.
-	Dtype             *string   `protobuf:"bytes,2,opt,name=dtype,proto3,oneof" json:"dtype,omitempty"`
-	Kv                *KvScheme `protobuf:"bytes,3,opt,name=kv,proto3,oneof" json:"kv,omitempty"`
-	Paging            *bool     `protobuf:"varint,4,opt,name=paging,proto3,oneof" json:"paging,omitempty"`
-	Rows              *uint32   `protobuf:"varint,5,opt,name=rows,proto3,oneof" json:"rows,omitempty"`
-	PrefillChunk      *uint32   `protobuf:"varint,6,opt,name=prefill_chunk,json=prefillChunk,proto3,oneof" json:"prefill_chunk,omitempty"`
-	Draft             *Draft    `protobuf:"bytes,7,opt,name=draft,proto3,oneof" json:"draft,omitempty"`
-	Programs          []string  `protobuf:"bytes,8,rep,name=programs,proto3" json:"programs,omitempty"`
-	Adapters          []string  `protobuf:"bytes,9,rep,name=adapters,proto3" json:"adapters,omitempty"`
-	Context           *uint32   `protobuf:"varint,10,opt,name=context,proto3,oneof" json:"context,omitempty"`
-	MaxGeneration     *uint32   `protobuf:"varint,11,opt,name=max_generation,json=maxGeneration,proto3,oneof" json:"max_generation,omitempty"`
-	MemoryBudgetBytes *uint64   `protobuf:"varint,12,opt,name=memory_budget_bytes,json=memoryBudgetBytes,proto3,oneof" json:"memory_budget_bytes,omitempty"`
-	MachineBytes      *uint64   `protobuf:"varint,13,opt,name=machine_bytes,json=machineBytes,proto3,oneof" json:"machine_bytes,omitempty"`
+	Dtype        *string   `protobuf:"bytes,2,opt,name=dtype,proto3,oneof" json:"dtype,omitempty"`
+	Kv           *KvScheme `protobuf:"bytes,3,opt,name=kv,proto3,oneof" json:"kv,omitempty"`
+	Paging       *bool     `protobuf:"varint,4,opt,name=paging,proto3,oneof" json:"paging,omitempty"`
+	Rows         *uint32   `protobuf:"varint,5,opt,name=rows,proto3,oneof" json:"rows,omitempty"`
+	PrefillChunk *uint32   `protobuf:"varint,6,opt,name=prefill_chunk,json=prefillChunk,proto3,oneof" json:"prefill_chunk,omitempty"`
+	Draft        *Draft    `protobuf:"bytes,7,opt,name=draft,proto3,oneof" json:"draft,omitempty"`
+	Programs     []string  `protobuf:"bytes,8,rep,name=programs,proto3" json:"programs,omitempty"`
+	// Ids of the adapters that a request has when it names none, in the order in which their changes are added. Their artifacts go
+	// with the model.
+	Adapters          []string `protobuf:"bytes,9,rep,name=adapters,proto3" json:"adapters,omitempty"`
+	Context           *uint32  `protobuf:"varint,10,opt,name=context,proto3,oneof" json:"context,omitempty"`
+	MaxGeneration     *uint32  `protobuf:"varint,11,opt,name=max_generation,json=maxGeneration,proto3,oneof" json:"max_generation,omitempty"`
+	MemoryBudgetBytes *uint64  `protobuf:"varint,12,opt,name=memory_budget_bytes,json=memoryBudgetBytes,proto3,oneof" json:"memory_budget_bytes,omitempty"`
+	MachineBytes      *uint64  `protobuf:"varint,13,opt,name=machine_bytes,json=machineBytes,proto3,oneof" json:"machine_bytes,omitempty"`
 	// auto | require | off | fast.
 	Kernels       *string `protobuf:"bytes,14,opt,name=kernels,proto3,oneof" json:"kernels,omitempty"`
 	Deterministic *bool   `protobuf:"varint,15,opt,name=deterministic,proto3,oneof" json:"deterministic,omitempty"`
@@ -411,8 +430,10 @@ type Composition struct {
 	Numa *string `protobuf:"bytes,18,opt,name=numa,proto3,oneof" json:"numa,omitempty"`
 	// Most bytes that the beginnings of earlier requests may keep; 0 keeps none.
 	PrefixCacheBytes *uint64 `protobuf:"varint,19,opt,name=prefix_cache_bytes,json=prefixCacheBytes,proto3,oneof" json:"prefix_cache_bytes,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Most bytes that adapters loaded later may take beside those of the composition; absent or 0: none can be loaded.
+	AdapterBytes  *uint64 `protobuf:"varint,22,opt,name=adapter_bytes,json=adapterBytes,proto3,oneof" json:"adapter_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Composition) Reset() {
@@ -574,6 +595,13 @@ func (x *Composition) GetNuma() string {
 func (x *Composition) GetPrefixCacheBytes() uint64 {
 	if x != nil && x.PrefixCacheBytes != nil {
 		return *x.PrefixCacheBytes
+	}
+	return 0
+}
+
+func (x *Composition) GetAdapterBytes() uint64 {
+	if x != nil && x.AdapterBytes != nil {
+		return *x.AdapterBytes
 	}
 	return 0
 }
@@ -1297,13 +1325,17 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\x12parsed_config_json\x18\a \x01(\tR\x10parsedConfigJson\x12-\n" +
 	"\x12config_fingerprint\x18\b \x01(\tR\x11configFingerprint\x12+\n" +
 	"\x0eimplementation\x18\t \x01(\tH\x00R\x0eimplementation\x88\x01\x01B\x11\n" +
-	"\x0f_implementation\"\x91\x01\n" +
+	"\x0f_implementation\"\xd2\x01\n" +
 	"\bArtifact\x12\"\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x0e.clade.v1.RoleR\x04role\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
 	"\x06format\x18\x03 \x01(\tR\x06format\x12%\n" +
-	"\vfingerprint\x18\x04 \x01(\tH\x00R\vfingerprint\x88\x01\x01B\x0e\n" +
-	"\f_fingerprint\"\xa2\x03\n" +
+	"\vfingerprint\x18\x04 \x01(\tH\x00R\vfingerprint\x88\x01\x01\x12\x13\n" +
+	"\x02id\x18\x05 \x01(\tH\x01R\x02id\x88\x01\x01\x12\x19\n" +
+	"\x05scale\x18\x06 \x01(\x01H\x02R\x05scale\x88\x01\x01B\x0e\n" +
+	"\f_fingerprintB\x05\n" +
+	"\x03_idB\b\n" +
+	"\x06_scale\"\xa2\x03\n" +
 	"\aProfile\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bfidelity\x18\x02 \x01(\tR\bfidelity\x12&\n" +
@@ -1318,7 +1350,7 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	" \x01(\bR\n" +
 	"fromCallerB\x17\n" +
 	"\x15_artifact_fingerprintB\x15\n" +
-	"\x13_config_fingerprint\"\x82\a\n" +
+	"\x13_config_fingerprint\"\xbe\a\n" +
 	"\vComposition\x12\x1b\n" +
 	"\x06device\x18\x01 \x01(\tH\x00R\x06device\x88\x01\x01\x12\x19\n" +
 	"\x05dtype\x18\x02 \x01(\tH\x01R\x05dtype\x88\x01\x01\x12'\n" +
@@ -1340,7 +1372,8 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\athreads\x18\x10 \x01(\rH\rR\athreads\x88\x01\x01\x12\x10\n" +
 	"\x03pin\x18\x11 \x03(\rR\x03pin\x12\x17\n" +
 	"\x04numa\x18\x12 \x01(\tH\x0eR\x04numa\x88\x01\x01\x121\n" +
-	"\x12prefix_cache_bytes\x18\x13 \x01(\x04H\x0fR\x10prefixCacheBytes\x88\x01\x01B\t\n" +
+	"\x12prefix_cache_bytes\x18\x13 \x01(\x04H\x0fR\x10prefixCacheBytes\x88\x01\x01\x12(\n" +
+	"\radapter_bytes\x18\x16 \x01(\x04H\x10R\fadapterBytes\x88\x01\x01B\t\n" +
 	"\a_deviceB\b\n" +
 	"\x06_dtypeB\x05\n" +
 	"\x03_kvB\t\n" +
@@ -1359,7 +1392,8 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\n" +
 	"\b_threadsB\a\n" +
 	"\x05_numaB\x15\n" +
-	"\x13_prefix_cache_bytes\"\xd8\x01\n" +
+	"\x13_prefix_cache_bytesB\x10\n" +
+	"\x0e_adapter_bytes\"\xd8\x01\n" +
 	"\bKvScheme\x12\x16\n" +
 	"\x05plain\x18\x01 \x01(\tH\x00R\x05plain\x12,\n" +
 	"\x06affine\x18\x02 \x01(\v2\x12.clade.v1.KvAffineH\x00R\x06affine\x12,\n" +

@@ -1694,9 +1694,12 @@ func (*AdaptersRequest_Unload) isAdaptersRequest_Action() {}
 func (*AdaptersRequest_List) isAdaptersRequest_Action() {}
 
 type AdapterLoad struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Letters, digits, and . _ - /; not "none".
+	Id   string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// What its changes are multiplied by where a request says nothing; 1 when absent.
+	Scale         *float64 `protobuf:"fixed64,3,opt,name=scale,proto3,oneof" json:"scale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1745,6 +1748,15 @@ func (x *AdapterLoad) GetPath() string {
 	return ""
 }
 
+func (x *AdapterLoad) GetScale() float64 {
+	if x != nil && x.Scale != nil {
+		return *x.Scale
+	}
+	return 0
+}
+
+// The id is free at once: no new request finds it. Requests that have it go on, and the answer comes when the last has ended and
+// its memory is free.
 type AdapterUnload struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1826,8 +1838,10 @@ func (*AdapterList) Descriptor() ([]byte, []int) {
 }
 
 type AdaptersResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Loaded        []string               `protobuf:"bytes,1,rep,name=loaded,proto3" json:"loaded,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What can be asked for after the action, in the order of loading.
+	Loaded        []string       `protobuf:"bytes,1,rep,name=loaded,proto3" json:"loaded,omitempty"`
+	Adapters      []*AdapterInfo `protobuf:"bytes,2,rep,name=adapters,proto3" json:"adapters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1869,6 +1883,115 @@ func (x *AdaptersResponse) GetLoaded() []string {
 	return nil
 }
 
+func (x *AdaptersResponse) GetAdapters() []*AdapterInfo {
+	if x != nil {
+		return x.Adapters
+	}
+	return nil
+}
+
+type AdapterInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Path  string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// mlx-lm | peft.
+	Format  string  `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
+	Scale   float64 `protobuf:"fixed64,4,opt,name=scale,proto3" json:"scale,omitempty"`
+	Rank    uint32  `protobuf:"varint,5,opt,name=rank,proto3" json:"rank,omitempty"`
+	Modules uint32  `protobuf:"varint,6,opt,name=modules,proto3" json:"modules,omitempty"`
+	Bytes   uint64  `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// SHA-256 (hex) of config and tensors.
+	Digest        string `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdapterInfo) Reset() {
+	*x = AdapterInfo{}
+	mi := &file_clade_v1_plugin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdapterInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdapterInfo) ProtoMessage() {}
+
+func (x *AdapterInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_clade_v1_plugin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdapterInfo.ProtoReflect.Descriptor instead.
+func (*AdapterInfo) Descriptor() ([]byte, []int) {
+	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *AdapterInfo) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AdapterInfo) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *AdapterInfo) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *AdapterInfo) GetScale() float64 {
+	if x != nil {
+		return x.Scale
+	}
+	return 0
+}
+
+func (x *AdapterInfo) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *AdapterInfo) GetModules() uint32 {
+	if x != nil {
+		return x.Modules
+	}
+	return 0
+}
+
+func (x *AdapterInfo) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *AdapterInfo) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 type TrainRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	DataPath   string                 `protobuf:"bytes,1,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"`
@@ -1881,7 +2004,7 @@ type TrainRequest struct {
 
 func (x *TrainRequest) Reset() {
 	*x = TrainRequest{}
-	mi := &file_clade_v1_plugin_proto_msgTypes[27]
+	mi := &file_clade_v1_plugin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +2016,7 @@ func (x *TrainRequest) String() string {
 func (*TrainRequest) ProtoMessage() {}
 
 func (x *TrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clade_v1_plugin_proto_msgTypes[27]
+	mi := &file_clade_v1_plugin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2029,7 @@ func (x *TrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainRequest.ProtoReflect.Descriptor instead.
 func (*TrainRequest) Descriptor() ([]byte, []int) {
-	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{27}
+	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TrainRequest) GetDataPath() string {
@@ -1944,7 +2067,7 @@ type TrainResponse struct {
 
 func (x *TrainResponse) Reset() {
 	*x = TrainResponse{}
-	mi := &file_clade_v1_plugin_proto_msgTypes[28]
+	mi := &file_clade_v1_plugin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2079,7 @@ func (x *TrainResponse) String() string {
 func (*TrainResponse) ProtoMessage() {}
 
 func (x *TrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clade_v1_plugin_proto_msgTypes[28]
+	mi := &file_clade_v1_plugin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2092,7 @@ func (x *TrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainResponse.ProtoReflect.Descriptor instead.
 func (*TrainResponse) Descriptor() ([]byte, []int) {
-	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{28}
+	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TrainResponse) GetEvent() isTrainResponse_Event {
@@ -2040,7 +2163,7 @@ type TrainStep struct {
 
 func (x *TrainStep) Reset() {
 	*x = TrainStep{}
-	mi := &file_clade_v1_plugin_proto_msgTypes[29]
+	mi := &file_clade_v1_plugin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2052,7 +2175,7 @@ func (x *TrainStep) String() string {
 func (*TrainStep) ProtoMessage() {}
 
 func (x *TrainStep) ProtoReflect() protoreflect.Message {
-	mi := &file_clade_v1_plugin_proto_msgTypes[29]
+	mi := &file_clade_v1_plugin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2065,7 +2188,7 @@ func (x *TrainStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainStep.ProtoReflect.Descriptor instead.
 func (*TrainStep) Descriptor() ([]byte, []int) {
-	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{29}
+	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TrainStep) GetStep() uint64 {
@@ -2105,7 +2228,7 @@ type TrainDone struct {
 
 func (x *TrainDone) Reset() {
 	*x = TrainDone{}
-	mi := &file_clade_v1_plugin_proto_msgTypes[30]
+	mi := &file_clade_v1_plugin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2240,7 @@ func (x *TrainDone) String() string {
 func (*TrainDone) ProtoMessage() {}
 
 func (x *TrainDone) ProtoReflect() protoreflect.Message {
-	mi := &file_clade_v1_plugin_proto_msgTypes[30]
+	mi := &file_clade_v1_plugin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2253,7 @@ func (x *TrainDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainDone.ProtoReflect.Descriptor instead.
 func (*TrainDone) Descriptor() ([]byte, []int) {
-	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{30}
+	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TrainDone) GetAdapterPath() string {
@@ -2148,7 +2271,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_clade_v1_plugin_proto_msgTypes[31]
+	mi := &file_clade_v1_plugin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2283,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clade_v1_plugin_proto_msgTypes[31]
+	mi := &file_clade_v1_plugin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2296,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{31}
+	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{32}
 }
 
 type StatsResponse struct {
@@ -2212,7 +2335,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_clade_v1_plugin_proto_msgTypes[32]
+	mi := &file_clade_v1_plugin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +2347,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clade_v1_plugin_proto_msgTypes[32]
+	mi := &file_clade_v1_plugin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +2360,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{32}
+	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StatsResponse) GetMemory() *MemoryStats {
@@ -2403,7 +2526,7 @@ type TuneRequest struct {
 
 func (x *TuneRequest) Reset() {
 	*x = TuneRequest{}
-	mi := &file_clade_v1_plugin_proto_msgTypes[33]
+	mi := &file_clade_v1_plugin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2538,7 @@ func (x *TuneRequest) String() string {
 func (*TuneRequest) ProtoMessage() {}
 
 func (x *TuneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clade_v1_plugin_proto_msgTypes[33]
+	mi := &file_clade_v1_plugin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +2551,7 @@ func (x *TuneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TuneRequest.ProtoReflect.Descriptor instead.
 func (*TuneRequest) Descriptor() ([]byte, []int) {
-	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{33}
+	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TuneRequest) GetThreads() uint32 {
@@ -2447,7 +2570,7 @@ type TuneResponse struct {
 
 func (x *TuneResponse) Reset() {
 	*x = TuneResponse{}
-	mi := &file_clade_v1_plugin_proto_msgTypes[34]
+	mi := &file_clade_v1_plugin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2582,7 @@ func (x *TuneResponse) String() string {
 func (*TuneResponse) ProtoMessage() {}
 
 func (x *TuneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clade_v1_plugin_proto_msgTypes[34]
+	mi := &file_clade_v1_plugin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2595,7 @@ func (x *TuneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TuneResponse.ProtoReflect.Descriptor instead.
 func (*TuneResponse) Descriptor() ([]byte, []int) {
-	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{34}
+	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TuneResponse) GetThreads() uint32 {
@@ -2492,7 +2615,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_clade_v1_plugin_proto_msgTypes[35]
+	mi := &file_clade_v1_plugin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2627,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clade_v1_plugin_proto_msgTypes[35]
+	mi := &file_clade_v1_plugin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2640,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{35}
+	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ShutdownRequest) GetDrainNs() uint64 {
@@ -2535,7 +2658,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_clade_v1_plugin_proto_msgTypes[36]
+	mi := &file_clade_v1_plugin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2670,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clade_v1_plugin_proto_msgTypes[36]
+	mi := &file_clade_v1_plugin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2683,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{36}
+	return file_clade_v1_plugin_proto_rawDescGZIP(), []int{37}
 }
 
 var File_clade_v1_plugin_proto protoreflect.FileDescriptor
@@ -2703,15 +2826,27 @@ const file_clade_v1_plugin_proto_rawDesc = "" +
 	"\x04load\x18\x01 \x01(\v2\x15.clade.v1.AdapterLoadH\x00R\x04load\x121\n" +
 	"\x06unload\x18\x02 \x01(\v2\x17.clade.v1.AdapterUnloadH\x00R\x06unload\x12+\n" +
 	"\x04list\x18\x03 \x01(\v2\x15.clade.v1.AdapterListH\x00R\x04listB\b\n" +
-	"\x06action\"1\n" +
+	"\x06action\"V\n" +
 	"\vAdapterLoad\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\x1f\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
+	"\x05scale\x18\x03 \x01(\x01H\x00R\x05scale\x88\x01\x01B\b\n" +
+	"\x06_scale\"\x1f\n" +
 	"\rAdapterUnload\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\r\n" +
-	"\vAdapterList\"*\n" +
+	"\vAdapterList\"]\n" +
 	"\x10AdaptersResponse\x12\x16\n" +
-	"\x06loaded\x18\x01 \x03(\tR\x06loaded\"q\n" +
+	"\x06loaded\x18\x01 \x03(\tR\x06loaded\x121\n" +
+	"\badapters\x18\x02 \x03(\v2\x15.clade.v1.AdapterInfoR\badapters\"\xbb\x01\n" +
+	"\vAdapterInfo\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
+	"\x06format\x18\x03 \x01(\tR\x06format\x12\x14\n" +
+	"\x05scale\x18\x04 \x01(\x01R\x05scale\x12\x12\n" +
+	"\x04rank\x18\x05 \x01(\rR\x04rank\x12\x18\n" +
+	"\amodules\x18\x06 \x01(\rR\amodules\x12\x14\n" +
+	"\x05bytes\x18\a \x01(\x04R\x05bytes\x12\x16\n" +
+	"\x06digest\x18\b \x01(\tR\x06digest\"q\n" +
 	"\fTrainRequest\x12\x1b\n" +
 	"\tdata_path\x18\x01 \x01(\tR\bdataPath\x12\x1f\n" +
 	"\voutput_path\x18\x02 \x01(\tR\n" +
@@ -2804,7 +2939,7 @@ func file_clade_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_clade_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_clade_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_clade_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_clade_v1_plugin_proto_goTypes = []any{
 	(SelfTest)(0),              // 0: clade.v1.SelfTest
 	(*DescribeRequest)(nil),    // 1: clade.v1.DescribeRequest
@@ -2834,29 +2969,30 @@ var file_clade_v1_plugin_proto_goTypes = []any{
 	(*AdapterUnload)(nil),      // 25: clade.v1.AdapterUnload
 	(*AdapterList)(nil),        // 26: clade.v1.AdapterList
 	(*AdaptersResponse)(nil),   // 27: clade.v1.AdaptersResponse
-	(*TrainRequest)(nil),       // 28: clade.v1.TrainRequest
-	(*TrainResponse)(nil),      // 29: clade.v1.TrainResponse
-	(*TrainStep)(nil),          // 30: clade.v1.TrainStep
-	(*TrainDone)(nil),          // 31: clade.v1.TrainDone
-	(*StatsRequest)(nil),       // 32: clade.v1.StatsRequest
-	(*StatsResponse)(nil),      // 33: clade.v1.StatsResponse
-	(*TuneRequest)(nil),        // 34: clade.v1.TuneRequest
-	(*TuneResponse)(nil),       // 35: clade.v1.TuneResponse
-	(*ShutdownRequest)(nil),    // 36: clade.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),   // 37: clade.v1.ShutdownResponse
-	(*Artifact)(nil),           // 38: clade.v1.Artifact
-	(*ModelSpec)(nil),          // 39: clade.v1.ModelSpec
-	(*Plan)(nil),               // 40: clade.v1.Plan
-	(*Progress)(nil),           // 41: clade.v1.Progress
-	(*MemoryStats)(nil),        // 42: clade.v1.MemoryStats
-	(*GenerateRequest)(nil),    // 43: clade.v1.GenerateRequest
-	(*ScoreRequest)(nil),       // 44: clade.v1.ScoreRequest
-	(*EmbedRequest)(nil),       // 45: clade.v1.EmbedRequest
-	(*TranscribeRequest)(nil),  // 46: clade.v1.TranscribeRequest
-	(*GenerateResponse)(nil),   // 47: clade.v1.GenerateResponse
-	(*ScoreResponse)(nil),      // 48: clade.v1.ScoreResponse
-	(*EmbedResponse)(nil),      // 49: clade.v1.EmbedResponse
-	(*TranscribeResponse)(nil), // 50: clade.v1.TranscribeResponse
+	(*AdapterInfo)(nil),        // 28: clade.v1.AdapterInfo
+	(*TrainRequest)(nil),       // 29: clade.v1.TrainRequest
+	(*TrainResponse)(nil),      // 30: clade.v1.TrainResponse
+	(*TrainStep)(nil),          // 31: clade.v1.TrainStep
+	(*TrainDone)(nil),          // 32: clade.v1.TrainDone
+	(*StatsRequest)(nil),       // 33: clade.v1.StatsRequest
+	(*StatsResponse)(nil),      // 34: clade.v1.StatsResponse
+	(*TuneRequest)(nil),        // 35: clade.v1.TuneRequest
+	(*TuneResponse)(nil),       // 36: clade.v1.TuneResponse
+	(*ShutdownRequest)(nil),    // 37: clade.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),   // 38: clade.v1.ShutdownResponse
+	(*Artifact)(nil),           // 39: clade.v1.Artifact
+	(*ModelSpec)(nil),          // 40: clade.v1.ModelSpec
+	(*Plan)(nil),               // 41: clade.v1.Plan
+	(*Progress)(nil),           // 42: clade.v1.Progress
+	(*MemoryStats)(nil),        // 43: clade.v1.MemoryStats
+	(*GenerateRequest)(nil),    // 44: clade.v1.GenerateRequest
+	(*ScoreRequest)(nil),       // 45: clade.v1.ScoreRequest
+	(*EmbedRequest)(nil),       // 46: clade.v1.EmbedRequest
+	(*TranscribeRequest)(nil),  // 47: clade.v1.TranscribeRequest
+	(*GenerateResponse)(nil),   // 48: clade.v1.GenerateResponse
+	(*ScoreResponse)(nil),      // 49: clade.v1.ScoreResponse
+	(*EmbedResponse)(nil),      // 50: clade.v1.EmbedResponse
+	(*TranscribeResponse)(nil), // 51: clade.v1.TranscribeResponse
 }
 var file_clade_v1_plugin_proto_depIdxs = []int32{
 	3,  // 0: clade.v1.DescribeResponse.graph_tables:type_name -> clade.v1.GraphTable
@@ -2868,58 +3004,59 @@ var file_clade_v1_plugin_proto_depIdxs = []int32{
 	4,  // 6: clade.v1.GraphTable.entries:type_name -> clade.v1.GraphEntry
 	5,  // 7: clade.v1.GraphEntry.serves:type_name -> clade.v1.GraphKey
 	0,  // 8: clade.v1.Kernel.self_test:type_name -> clade.v1.SelfTest
-	38, // 9: clade.v1.InspectRequest.artifacts:type_name -> clade.v1.Artifact
-	39, // 10: clade.v1.PlanRequest.model:type_name -> clade.v1.ModelSpec
-	40, // 11: clade.v1.PlanResponse.plan:type_name -> clade.v1.Plan
-	39, // 12: clade.v1.OpenRequest.model:type_name -> clade.v1.ModelSpec
-	40, // 13: clade.v1.OpenRequest.plan:type_name -> clade.v1.Plan
+	39, // 9: clade.v1.InspectRequest.artifacts:type_name -> clade.v1.Artifact
+	40, // 10: clade.v1.PlanRequest.model:type_name -> clade.v1.ModelSpec
+	41, // 11: clade.v1.PlanResponse.plan:type_name -> clade.v1.Plan
+	40, // 12: clade.v1.OpenRequest.model:type_name -> clade.v1.ModelSpec
+	41, // 13: clade.v1.OpenRequest.plan:type_name -> clade.v1.Plan
 	17, // 14: clade.v1.OpenResponse.load:type_name -> clade.v1.LoadProgress
-	41, // 15: clade.v1.OpenResponse.progress:type_name -> clade.v1.Progress
+	42, // 15: clade.v1.OpenResponse.progress:type_name -> clade.v1.Progress
 	18, // 16: clade.v1.OpenResponse.opened:type_name -> clade.v1.ModelFacts
-	40, // 17: clade.v1.ModelFacts.plan:type_name -> clade.v1.Plan
-	42, // 18: clade.v1.ModelFacts.memory:type_name -> clade.v1.MemoryStats
+	41, // 17: clade.v1.ModelFacts.plan:type_name -> clade.v1.Plan
+	43, // 18: clade.v1.ModelFacts.memory:type_name -> clade.v1.MemoryStats
 	24, // 19: clade.v1.AdaptersRequest.load:type_name -> clade.v1.AdapterLoad
 	25, // 20: clade.v1.AdaptersRequest.unload:type_name -> clade.v1.AdapterUnload
 	26, // 21: clade.v1.AdaptersRequest.list:type_name -> clade.v1.AdapterList
-	41, // 22: clade.v1.TrainResponse.progress:type_name -> clade.v1.Progress
-	30, // 23: clade.v1.TrainResponse.step:type_name -> clade.v1.TrainStep
-	31, // 24: clade.v1.TrainResponse.done:type_name -> clade.v1.TrainDone
-	42, // 25: clade.v1.StatsResponse.memory:type_name -> clade.v1.MemoryStats
-	1,  // 26: clade.v1.PluginService.Describe:input_type -> clade.v1.DescribeRequest
-	11, // 27: clade.v1.PluginService.Inspect:input_type -> clade.v1.InspectRequest
-	13, // 28: clade.v1.PluginService.Plan:input_type -> clade.v1.PlanRequest
-	15, // 29: clade.v1.PluginService.Open:input_type -> clade.v1.OpenRequest
-	43, // 30: clade.v1.PluginService.Generate:input_type -> clade.v1.GenerateRequest
-	44, // 31: clade.v1.PluginService.Score:input_type -> clade.v1.ScoreRequest
-	45, // 32: clade.v1.PluginService.Embed:input_type -> clade.v1.EmbedRequest
-	46, // 33: clade.v1.PluginService.Transcribe:input_type -> clade.v1.TranscribeRequest
-	19, // 34: clade.v1.PluginService.Tokenize:input_type -> clade.v1.TokenizeRequest
-	21, // 35: clade.v1.PluginService.Detokenize:input_type -> clade.v1.DetokenizeRequest
-	23, // 36: clade.v1.PluginService.Adapters:input_type -> clade.v1.AdaptersRequest
-	28, // 37: clade.v1.PluginService.Train:input_type -> clade.v1.TrainRequest
-	32, // 38: clade.v1.PluginService.Stats:input_type -> clade.v1.StatsRequest
-	34, // 39: clade.v1.PluginService.Tune:input_type -> clade.v1.TuneRequest
-	36, // 40: clade.v1.PluginService.Shutdown:input_type -> clade.v1.ShutdownRequest
-	2,  // 41: clade.v1.PluginService.Describe:output_type -> clade.v1.DescribeResponse
-	12, // 42: clade.v1.PluginService.Inspect:output_type -> clade.v1.InspectResponse
-	14, // 43: clade.v1.PluginService.Plan:output_type -> clade.v1.PlanResponse
-	16, // 44: clade.v1.PluginService.Open:output_type -> clade.v1.OpenResponse
-	47, // 45: clade.v1.PluginService.Generate:output_type -> clade.v1.GenerateResponse
-	48, // 46: clade.v1.PluginService.Score:output_type -> clade.v1.ScoreResponse
-	49, // 47: clade.v1.PluginService.Embed:output_type -> clade.v1.EmbedResponse
-	50, // 48: clade.v1.PluginService.Transcribe:output_type -> clade.v1.TranscribeResponse
-	20, // 49: clade.v1.PluginService.Tokenize:output_type -> clade.v1.TokenizeResponse
-	22, // 50: clade.v1.PluginService.Detokenize:output_type -> clade.v1.DetokenizeResponse
-	27, // 51: clade.v1.PluginService.Adapters:output_type -> clade.v1.AdaptersResponse
-	29, // 52: clade.v1.PluginService.Train:output_type -> clade.v1.TrainResponse
-	33, // 53: clade.v1.PluginService.Stats:output_type -> clade.v1.StatsResponse
-	35, // 54: clade.v1.PluginService.Tune:output_type -> clade.v1.TuneResponse
-	37, // 55: clade.v1.PluginService.Shutdown:output_type -> clade.v1.ShutdownResponse
-	41, // [41:56] is the sub-list for method output_type
-	26, // [26:41] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	28, // 22: clade.v1.AdaptersResponse.adapters:type_name -> clade.v1.AdapterInfo
+	42, // 23: clade.v1.TrainResponse.progress:type_name -> clade.v1.Progress
+	31, // 24: clade.v1.TrainResponse.step:type_name -> clade.v1.TrainStep
+	32, // 25: clade.v1.TrainResponse.done:type_name -> clade.v1.TrainDone
+	43, // 26: clade.v1.StatsResponse.memory:type_name -> clade.v1.MemoryStats
+	1,  // 27: clade.v1.PluginService.Describe:input_type -> clade.v1.DescribeRequest
+	11, // 28: clade.v1.PluginService.Inspect:input_type -> clade.v1.InspectRequest
+	13, // 29: clade.v1.PluginService.Plan:input_type -> clade.v1.PlanRequest
+	15, // 30: clade.v1.PluginService.Open:input_type -> clade.v1.OpenRequest
+	44, // 31: clade.v1.PluginService.Generate:input_type -> clade.v1.GenerateRequest
+	45, // 32: clade.v1.PluginService.Score:input_type -> clade.v1.ScoreRequest
+	46, // 33: clade.v1.PluginService.Embed:input_type -> clade.v1.EmbedRequest
+	47, // 34: clade.v1.PluginService.Transcribe:input_type -> clade.v1.TranscribeRequest
+	19, // 35: clade.v1.PluginService.Tokenize:input_type -> clade.v1.TokenizeRequest
+	21, // 36: clade.v1.PluginService.Detokenize:input_type -> clade.v1.DetokenizeRequest
+	23, // 37: clade.v1.PluginService.Adapters:input_type -> clade.v1.AdaptersRequest
+	29, // 38: clade.v1.PluginService.Train:input_type -> clade.v1.TrainRequest
+	33, // 39: clade.v1.PluginService.Stats:input_type -> clade.v1.StatsRequest
+	35, // 40: clade.v1.PluginService.Tune:input_type -> clade.v1.TuneRequest
+	37, // 41: clade.v1.PluginService.Shutdown:input_type -> clade.v1.ShutdownRequest
+	2,  // 42: clade.v1.PluginService.Describe:output_type -> clade.v1.DescribeResponse
+	12, // 43: clade.v1.PluginService.Inspect:output_type -> clade.v1.InspectResponse
+	14, // 44: clade.v1.PluginService.Plan:output_type -> clade.v1.PlanResponse
+	16, // 45: clade.v1.PluginService.Open:output_type -> clade.v1.OpenResponse
+	48, // 46: clade.v1.PluginService.Generate:output_type -> clade.v1.GenerateResponse
+	49, // 47: clade.v1.PluginService.Score:output_type -> clade.v1.ScoreResponse
+	50, // 48: clade.v1.PluginService.Embed:output_type -> clade.v1.EmbedResponse
+	51, // 49: clade.v1.PluginService.Transcribe:output_type -> clade.v1.TranscribeResponse
+	20, // 50: clade.v1.PluginService.Tokenize:output_type -> clade.v1.TokenizeResponse
+	22, // 51: clade.v1.PluginService.Detokenize:output_type -> clade.v1.DetokenizeResponse
+	27, // 52: clade.v1.PluginService.Adapters:output_type -> clade.v1.AdaptersResponse
+	30, // 53: clade.v1.PluginService.Train:output_type -> clade.v1.TrainResponse
+	34, // 54: clade.v1.PluginService.Stats:output_type -> clade.v1.StatsResponse
+	36, // 55: clade.v1.PluginService.Tune:output_type -> clade.v1.TuneResponse
+	38, // 56: clade.v1.PluginService.Shutdown:output_type -> clade.v1.ShutdownResponse
+	42, // [42:57] is the sub-list for method output_type
+	27, // [27:42] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_clade_v1_plugin_proto_init() }
@@ -2948,20 +3085,21 @@ func file_clade_v1_plugin_proto_init() {
 		(*AdaptersRequest_Unload)(nil),
 		(*AdaptersRequest_List)(nil),
 	}
-	file_clade_v1_plugin_proto_msgTypes[28].OneofWrappers = []any{
+	file_clade_v1_plugin_proto_msgTypes[23].OneofWrappers = []any{}
+	file_clade_v1_plugin_proto_msgTypes[29].OneofWrappers = []any{
 		(*TrainResponse_Progress)(nil),
 		(*TrainResponse_Step)(nil),
 		(*TrainResponse_Done)(nil),
 	}
-	file_clade_v1_plugin_proto_msgTypes[33].OneofWrappers = []any{}
-	file_clade_v1_plugin_proto_msgTypes[35].OneofWrappers = []any{}
+	file_clade_v1_plugin_proto_msgTypes[34].OneofWrappers = []any{}
+	file_clade_v1_plugin_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clade_v1_plugin_proto_rawDesc), len(file_clade_v1_plugin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
