@@ -189,7 +189,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
 		Rows: d.rows, KVTokens: d.kvTokens(), PrefixBytes: lineOf(plan, prefixes),
 		Provenance: b.provenance(d, plan), Kernels: d.library, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
-		Constraints: g.constraint,
+		Constraints: g.constraint, Speculation: d.speculation(req.Model.Composition.GetDraft()),
 	})
 	return &openModel{Engine: e, guide: g, facts: b.facts(req.Model, d, plan)}, nil
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/clademl/clade/sdk/family"
 )
 
-// twoModel is the kind of speculation with a model of its own as draft.
-const twoModel = "two-model"
-
 // beside is a model that goes with the target, known from its headers: a draft over the same tokens.
 type beside struct {
 	name  string
@@ -35,8 +32,13 @@ func targetOf(spec *cladev1.ModelSpec) (*cladev1.Artifact, error) {
 // besides reads what goes with the target. Roles and kinds of draft that nothing here opens are refused by name.
 func (b *Backend) besides(spec *cladev1.ModelSpec, target *draft) ([]beside, error) {
 	wish := spec.Composition.GetDraft()
-	if wish != nil && wish.GetKind() != twoModel {
-		return nil, unhonoured("draft", "the kind %q: only a model of this plugin's own families can draft", wish.GetKind())
+	switch {
+	case wish != nil && wish.GetKind() != twoModelKind && wish.GetKind() != ngramKind:
+		return nil, unhonoured("draft", "the kind %q: only a model of this plugin's own families and ngram can draft", wish.GetKind())
+	case wish != nil && (wish.GetDepth() < 1 || wish.GetDepth() > maxDepth):
+		return nil, invalid("draft.depth", "%d: want 1 to %d", wish.GetDepth(), maxDepth)
+	case wish.GetKind() == ngramKind && (wish.Dir != nil || wish.Graph != nil):
+		return nil, invalid("draft", "ngram needs no model")
 	}
 	var out []beside
 	for _, a := range spec.Artifacts[1:] {
@@ -49,7 +51,7 @@ func (b *Backend) besides(spec *cladev1.ModelSpec, target *draft) ([]beside, err
 		}
 		out = append(out, one)
 	}
-	if wish != nil && len(out) != 1 {
+	if wish.GetKind() == twoModelKind && len(out) != 1 {
 		return nil, invalid("draft", "%s is named %d times among the artifacts, want once", wish.GetDir(), len(out))
 	}
 	return out, nil

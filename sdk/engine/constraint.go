@@ -42,16 +42,21 @@ func (e *Engine) constrain(req *request) (Constraint, error) {
 	return c, nil
 }
 
+// Rollbacker is a Constraint that can take back the tokens that were committed last. Drafts are checked only under such a one.
+type Rollbacker interface{ Rollback(n int) error }
+
 // masks has the constraints of the rows to be sampled say what may come. A row whose constraint fails, or allows nothing, ends
 // and is not sampled for anybody.
 func (e *Engine) masks(f *flight) {
 	var wg sync.WaitGroup
 	failures := make([]error, len(f.draws))
-	for i, d := range f.draws {
-		if d.gen.constraint == nil {
-			continue
+	for i := 0; i < len(f.draws); {
+		first, n := f.draws[i], f.segments[f.draws[i].segment].Drafts+1
+		if first.gen.constraint != nil {
+			draws, failure := f.draws[i:i+n], &failures[i]
+			wg.Go(func() { *failure = first.gen.masks(draws, first.drafts, e.layout.Vocab, e.config.EOS) })
 		}
-		wg.Go(func() { d.allowed, failures[i] = d.gen.mask(e.layout.Vocab, e.config.EOS) })
+		i += n
 	}
 	wg.Wait()
 	for i, err := range failures {
@@ -60,6 +65,39 @@ func (e *Engine) masks(f *flight) {
 		}
 	}
 }
+
+// masks fills in what the row's constraint lets come at each of its draws, the last ones behind drafts. Behind a draft that it does
+// not let come any mask will do, as the draft is not taken then; behind one that ends the text too.
+func (g *generation) masks(draws []*draw, drafts []int32, vocab int, eos []int32) (err error) {
+	taken := 0
+	for i, d := range draws {
+		if d.allowed, err = g.mask(vocab, eos); err != nil && i == 0 {
+			return err
+		}
+		if err != nil { // nothing may follow the drafts up to here: the same will end the text, or they are not taken
+			break
+		}
+		if i == len(draws)-1 || !d.allows(drafts[i]) || slices.Contains(g.stops, drafts[i]) || g.constraint.Commit(drafts[i]) != nil {
+			break
+		}
+		taken++
+		if g.constraint.Done() {
+			break
+		}
+	}
+	for i := 1; i < len(draws); i++ {
+		if draws[i].allowed == nil {
+			draws[i].allowed = draws[i-1].allowed
+		}
+	}
+	if taken > 0 {
+		return g.constraint.(Rollbacker).Rollback(taken)
+	}
+	return nil
+}
+
+// allows reports whether the constraint lets an id come.
+func (d *draw) allows(id int32) bool { return d.allowed[id/32]>>(id%32)&1 == 1 }
 
 // mask is the ids that may come next: a bit each.
 func (g *generation) mask(vocab int, eos []int32) (allowed []uint32, err error) {
@@ -83,7 +121,7 @@ func (g *generation) mask(vocab int, eos []int32) (allowed []uint32, err error) 
 // forbid sets to minus infinity, in a row of the vocabulary's width, what the mask does not allow.
 func (d *draw) forbid(row []float32) {
 	for id := range row {
-		if d.allowed[id/32]>>(id%32)&1 == 0 {
+		if !d.allows(int32(id)) {
 			row[id] = float32(math.Inf(-1))
 		}
 	}

@@ -41,6 +41,8 @@ type Config struct {
 	Parameters int64
 	// Constraints makes what narrows a request's tokens; nil refuses requests that ask for it.
 	Constraints func(*cladev1.Constraint) (Constraint, error)
+	// Speculation is what drafts tokens for the rows.
+	Speculation Speculation
 	// Provenance is copied into every finish, completed with the request's seed.
 	Provenance *cladev1.Provenance
 }
@@ -77,11 +79,12 @@ type Engine struct {
 	sched        *schedule.Scheduler
 	rows         map[*schedule.Row]*row
 	flight       *flight // queued, not read
-	garbage      []*kv.Cache
+	garbage      []State
 	leaving      []*row // rows that ended and whose cache is worth keeping
 	memory       *memory
-	farewells    []func() // to rows that ended
-	pace, beside pace     // of prefill alone, and while others decode
+	speculation  *speculation // nil: nothing is drafted
+	farewells    []func()     // to rows that ended
+	pace, beside pace         // of prefill alone, and while others decode
 }
 
 // totals are counters since the engine was made, and the loop's last counts.
@@ -90,6 +93,8 @@ type totals struct {
 	promptTokens, generatedTokens atomic.Uint64
 	finished, failures, putBack   atomic.Uint64
 	queueNs, prefillNs, decodeNs  atomic.Uint64
+	rounds, drafted, accepted     atomic.Uint64
+	draftFailures                 atomic.Uint64
 	active, queued                atomic.Int32
 	freeBlocks                    atomic.Int64
 }
@@ -103,8 +108,8 @@ func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *
 	first := firstChunk(config)
 	e := &Engine{
 		runtime: runtime, worker: worker, model: model, layout: model.Layout(), config: config, started: time.Now(),
-		memory: newMemory(config.PrefixBytes),
-		wake:   make(chan struct{}, 1), ended: make(chan struct{}), rows: map[*schedule.Row]*row{},
+		memory: newMemory(config.PrefixBytes), speculation: newSpeculation(config.Speculation, config.Rows),
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), rows: map[*schedule.Row]*row{},
 		pace: newPace(config.PrefillChunk, first, evaluationTarget), beside: newPace(config.PrefillChunk, first/4, besideTarget),
 	}
 	e.sched = schedule.New(schedule.Config{
@@ -186,6 +191,7 @@ func (e *Engine) Stats() *cladev1.StatsResponse {
 		Preemptions: t.putBack.Load(), FinishedRequests: t.finished.Load(), FailedEvaluations: t.failures.Load(),
 		QueueNs: t.queueNs.Load(), PrefillNs: t.prefillNs.Load(), DecodeNs: t.decodeNs.Load(),
 		PrefixQueriedTokens: e.memory.queried.Load(), PrefixCachedTokens: e.memory.found.Load(),
+		DraftedTokens: t.drafted.Load(), AcceptedTokens: t.accepted.Load(),
 	}
 }
 
@@ -235,6 +241,9 @@ func (e *Engine) Close() error {
 	<-e.ended
 	err := e.worker.Do(context.Background(), func(*mlx.Scope) error {
 		e.memory.runs.Clear()
+		if e.speculation != nil {
+			e.speculation.Drafter.Close()
+		}
 		e.model.Close()
 		return nil
 	})

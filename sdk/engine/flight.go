@@ -15,8 +15,17 @@ type flight struct {
 	segments []schedule.Segment
 	rows     []*row // of the segments
 	decoding int    // segments that decode
+	drafted  int    // drafts in them
+	prefill  int    // tokens of the others
+	again    bool   // tokens are computed again after drafts
+	queued   bool   // behind a flight that was not read
+	began    time.Time
 
-	logits *mlx.Array // [len(samples), vocab], kept until sampled
+	hidden   *mlx.Array   // [1, T, hidden] where drafts are followed, kept until it is known which of them stay
+	places   []int        // of the segments' first tokens along T
+	observed []*mlx.Array // what the drafter wants evaluated
+
+	logits *mlx.Array // [sampled tokens, vocab], kept until sampled
 	asked  []int      // segments whose next token is sampled
 	tokens *mlx.Array // int32 [len(draws)], kept until read
 	// draws are what tokens are for: those of asked whose rows had not ended when the tokens were picked.
@@ -24,16 +33,21 @@ type flight struct {
 	logprobs []*mlx.Array // [vocab] for each of them, nil where not asked for
 }
 
-func (e *Engine) newFlight(p schedule.Plan) *flight {
-	f := &flight{segments: p.Segments}
+func (e *Engine) newFlight(p schedule.Plan, now time.Time) *flight {
+	f := &flight{segments: p.Segments, began: now}
 	for i, g := range p.Segments {
 		r := e.rows[g.Row]
 		f.rows = append(f.rows, r)
 		if r.gen != nil && g.Samples {
 			f.asked = append(f.asked, i)
 		}
-		if g.Tokens == 1 && g.First >= r.prompt {
+		f.drafted += g.Drafts
+		switch own := g.Tokens - g.Drafts; {
+		case g.Decodes() && g.First+own > r.prompt:
 			f.decoding++
+			f.again = f.again || own > 1
+		default:
+			f.prefill += own
 		}
 	}
 	return f
@@ -43,15 +57,17 @@ func (e *Engine) newFlight(p schedule.Plan) *flight {
 func (f *flight) close() {
 	f.logits.Close()
 	f.tokens.Close()
+	f.hidden.Close()
 	for _, a := range f.logprobs {
 		a.Close()
 	}
-	f.logits, f.tokens, f.logprobs = nil, nil, nil
+	f.logits, f.tokens, f.hidden, f.logprobs = nil, nil, nil, nil
 }
 
 // overlap computes a forward of decoding rows on the tokens that are in flight: it is queued before they are read, and its own
 // tokens are picked after, when it is known which rows go on, while the device computes.
 func (e *Engine) overlap(next *flight) error {
+	next.queued = e.flight != nil
 	err := e.do(func(s *mlx.Scope) error {
 		if err := e.forward(s, next, e.flight); err != nil {
 			return err
@@ -73,10 +89,6 @@ func (e *Engine) overlap(next *flight) error {
 // compute runs a forward to its end.
 func (e *Engine) compute(f *flight) error {
 	began := time.Now()
-	tokens := 0
-	for _, g := range f.segments {
-		tokens += g.Tokens
-	}
 	err := e.do(func(s *mlx.Scope) error {
 		defer e.freeGarbage(s)
 		if r := f.rows[0]; r.score != nil {
@@ -97,8 +109,8 @@ func (e *Engine) compute(f *flight) error {
 		return err
 	}
 	e.sched.Computed(f.segments)
-	if tokens > f.decoding {
-		e.paceOf(f.decoding).took(tokens-f.decoding, time.Since(began))
+	if f.prefill > 0 {
+		e.paceOf(f.decoding).took(f.prefill, time.Since(began))
 	}
 	for i, g := range f.segments {
 		e.prefilled(f.rows[i], g)
@@ -154,10 +166,16 @@ func (e *Engine) forward(s *mlx.Scope, f, before *flight) error {
 		if r.cache == nil {
 			r.cache = e.newCache()
 		}
+		if g.Drafts > 0 {
+			r.cache.Mark()
+		}
 		segments[i] = kv.Segment{Cache: r.cache, Tokens: g.Tokens}
+		f.places = append(f.places, total)
 		total += g.Tokens
 		if slices.Contains(f.asked, i) {
-			last = append(last, int32(total-1))
+			for at := total - 1 - g.Drafts; at < total; at++ {
+				last = append(last, int32(at))
+			}
 		}
 	}
 	pass := kv.Begin(segments...)
@@ -165,17 +183,18 @@ func (e *Engine) forward(s *mlx.Scope, f, before *flight) error {
 	pass.End()
 	e.totals.evaluations.Add(1)
 	e.totals.tokens.Add(uint64(total))
+	queued := e.observeAll(s, f, hidden)
 	if len(last) == 0 {
 		s.Sweep()
-		return s.Err()
+		return s.AsyncEval(queued...)
 	}
 	if len(last) < total {
 		hidden = s.Take(hidden, mlx.FromSlice(s, last), 1) // [1, n, hidden]
 	}
 	logits := s.AsType(s.Reshape(e.model.Unembed(s, hidden), len(last), e.layout.Vocab), mlx.Float32)
 	f.logits = s.Keep(logits)
-	s.Sweep()
-	queued := []*mlx.Array{logits}
+	s.Sweep(queued...)
+	queued = append(queued, logits)
 	for i, g := range f.segments {
 		if !g.Samples {
 			queued = append(queued, f.rows[i].cache.Arrays()...)
@@ -189,7 +208,9 @@ func (e *Engine) inputs(s *mlx.Scope, f, before *flight, total int) *mlx.Array {
 	known := make([]int32, 0, total)
 	if before == nil || before.tokens == nil {
 		for i, g := range f.segments {
-			known = append(known, f.rows[i].ids[g.First:g.First+g.Tokens]...)
+			r := f.rows[i]
+			known = append(known, r.ids[g.First:g.First+g.Tokens-g.Drafts]...)
+			known = append(known, r.drafts[:g.Drafts]...)
 		}
 		return mlx.FromSlice(s, known, 1, total)
 	}
@@ -217,10 +238,16 @@ func (e *Engine) inputs(s *mlx.Scope, f, before *flight, total int) *mlx.Array {
 // pick samples the next tokens of the rows that go on and queues them.
 func (e *Engine) pick(s *mlx.Scope, f *flight) error {
 	var places []int32
-	for i, at := range f.asked {
-		if r := f.rows[at]; !r.over {
-			f.draws = append(f.draws, &draw{row: r, history: r.ids})
-			places = append(places, int32(i))
+	all := 0
+	for _, at := range f.asked {
+		r, n := f.rows[at], f.segments[at].Drafts
+		text := append(slices.Clip(r.ids), r.drafts[:n]...)
+		for i := range n + 1 {
+			if !r.over {
+				f.draws = append(f.draws, &draw{row: r, segment: at, history: text[:len(r.ids)+i]})
+				places = append(places, int32(all))
+			}
+			all++
 		}
 	}
 	e.masks(f)
@@ -229,7 +256,7 @@ func (e *Engine) pick(s *mlx.Scope, f *flight) error {
 	if len(places) == 0 {
 		return nil // nobody waits for what was queued
 	}
-	if len(places) < len(f.asked) {
+	if len(places) < all {
 		logits = s.Take(logits, mlx.FromSlice(s, places), 0)
 	}
 	tokens, logprobs := e.sample(s, logits, f.draws)
@@ -253,10 +280,13 @@ func (e *Engine) pick(s *mlx.Scope, f *flight) error {
 // read waits for a flight's tokens and hands them out. The mailboxes are filled before anybody is woken twice, so that one step's
 // tokens leave together.
 func (e *Engine) read(s *mlx.Scope, f *flight) error {
-	if f == nil || f.tokens == nil {
+	if f == nil {
 		return nil
 	}
 	defer f.close()
+	if f.tokens == nil {
+		return nil
+	}
 	ids, err := mlx.ToSlice[int32](s, f.tokens)
 	if err != nil {
 		return err
@@ -272,10 +302,21 @@ func (e *Engine) read(s *mlx.Scope, f *flight) error {
 		}
 		logprobs[i] = topLogprobs(ids[i], values, int(d.gen.logprobs.GetTop()))
 	}
-	for i, d := range f.draws {
-		if !d.over {
-			e.got(d.row, ids[i], logprobs[i])
+	tokens := 0
+	for i := 0; i < len(f.draws); {
+		d := f.draws[i]
+		n := f.segments[d.segment].Drafts + 1
+		if before := d.generated(); !d.over {
+			d.gen.usage.TargetCalls++
+			if n > 1 {
+				e.settle(s, f, d.segment, ids[i:i+n], logprobs[i:i+n])
+			} else {
+				e.got(d.row, ids[i], logprobs[i])
+			}
+			tokens += max(1, d.row.generated()-before) // a token that ends the row is one too
 		}
+		i += n
 	}
-	return nil
+	e.timed(f, tokens)
+	return s.AsyncEval(f.observed...)
 }

@@ -43,6 +43,7 @@ func (e *Engine) newRow(req *request) (*row, error) {
 		},
 	}
 	r.Tokens, r.Limit, r.Priority = len(r.ids), r.prompt+req.limit, req.priority
+	r.text.row = r
 	var err error
 	r.gen.constraint, err = e.constrain(req)
 	return r, err
@@ -140,6 +141,9 @@ func (e *Engine) got(r *row, id int32, logprobs *cladev1.TokenLogprobs) {
 	now := time.Now()
 	if r.first.IsZero() {
 		r.first = now
+		if e.speculation != nil {
+			e.speculation.value.Arrived()
+		}
 	}
 	g := r.gen
 	if slices.Contains(g.stops, id) {

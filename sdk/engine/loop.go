@@ -69,9 +69,12 @@ func (e *Engine) hear() (closing bool) {
 func (e *Engine) turn() bool {
 	now := time.Now()
 	overlaps := e.sched.Decodes(now)
-	if !overlaps && e.flight != nil {
+	if (!overlaps || e.awaits()) && e.flight != nil {
 		e.land()
 		return true
+	}
+	if e.propose() {
+		overlaps = false
 	}
 	plan := e.sched.Next(now, e.chunk)
 	for _, r := range plan.Admitted {
@@ -88,7 +91,7 @@ func (e *Engine) turn() bool {
 		e.land()
 		return true
 	}
-	next := e.newFlight(plan)
+	next := e.newFlight(plan, now)
 	var err error
 	if overlaps {
 		err = e.overlap(next)
@@ -136,6 +139,7 @@ func (e *Engine) discard(r *row) {
 		e.garbage = append(e.garbage, r.cache)
 		r.cache = nil
 	}
+	e.forgetDrafts(r)
 }
 
 // part frees discarded caches and tells the rows that ended so: what a request took is free when it returns.

@@ -55,8 +55,14 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 	kvBytes := perToken * int64(d.kvTokens())
 	token := d.tokenBytes()
 	rows := int64(d.rows)
-	step := rows * (token + int64(d.Layout.Vocab)*4*sampledRows) // one token of every row, sampled
+	drafts := int64(draftsOf(d.rows, d.depth))
+	sampled := token + int64(d.Layout.Vocab)*4*sampledRows
+	step := rows * sampled // one token of every row
 	chunk := int64(d.chunk-1) * token
+	beside := fmt.Sprintf("evaluations of at most %d tokens beside %d rows, and sampling", d.chunk, d.rows)
+	if drafts > 0 {
+		beside += fmt.Sprintf(", with %d drafts checked", drafts)
+	}
 	p := &cladev1.Plan{
 		Lines: []*cladev1.MemoryLine{
 			{Name: "weights", Bytes: uint64(loaded), Detail: held},
@@ -64,7 +70,7 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 				Name: "kv", Bytes: uint64(kvBytes),
 				Detail: fmt.Sprintf("%d tokens of %d bytes in %d layers, for %d rows", d.kvTokens(), perToken, len(d.Layout.Caches), d.rows),
 			},
-			{Name: "transients", Bytes: uint64(chunk + step), Detail: fmt.Sprintf("evaluations of at most %d tokens beside %d rows, and sampling", d.chunk, d.rows)},
+			{Name: "transients", Bytes: uint64(chunk + step + drafts*sampled), Detail: beside},
 			{Name: runAhead, Bytes: uint64(step), Detail: "the step that is queued while one computes"},
 			{Name: "load", Bytes: uint64(d.Weights.StagingBytes(d.target())), Detail: "pieces of the file on their way into memory"},
 			{Name: "process", Bytes: processBytes, Detail: "the plugin and its runtime, measured"},

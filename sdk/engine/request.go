@@ -23,6 +23,7 @@ type request struct {
 	sampling sampling
 	logprobs *cladev1.Logprobs // nil: not asked for
 	narrowed *cladev1.Constraint
+	depth    int  // most tokens drafted at once; 0: none, -1: as many as the engine likes
 	remember bool // read from and add to the prefix cache
 	control  <-chan *cladev1.Control
 }
@@ -60,7 +61,8 @@ func (e *Engine) check(job *plugin.GenerateJob) (*request, error) {
 		resumed: start.GeneratedPrefix != nil, narrowed: start.Constraint,
 		remember: start.PrefixCache == nil || *start.PrefixCache,
 	}
-	if err := e.checkIDs("prompt", job.IDs); err != nil {
+	err := e.checkIDs("prompt", job.IDs)
+	if err != nil {
 		return nil, err
 	}
 	if r.resumed {
@@ -94,10 +96,25 @@ func (e *Engine) check(job *plugin.GenerateJob) (*request, error) {
 			}
 		}
 	}
+	if r.depth, err = e.checkSpeculation(start.Speculation); err != nil {
+		return nil, err
+	}
 	r.minimum = int(start.GetSampling().GetMinTokens())
-	var err error
 	r.sampling, err = e.readSampling(start)
 	return r, err
+}
+
+// checkSpeculation reads what a request says of drafts: how many at once at most, -1 where it leaves that to the engine.
+func (e *Engine) checkSpeculation(wish *cladev1.Speculation) (depth int, err error) {
+	switch {
+	case wish.GetEnabled() && e.speculation == nil:
+		return 0, unhonoured("speculation.enabled", "the model was opened without a draft").WithNext("open it with one, or leave this out")
+	case wish != nil && wish.Enabled != nil && !*wish.Enabled:
+		return 0, nil
+	case wish != nil && wish.Depth != nil:
+		return int(*wish.Depth), nil
+	}
+	return -1, nil
 }
 
 // checkIDs refuses ids outside the vocabulary: MLX does not check indices.

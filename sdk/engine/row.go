@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/engine/lookahead"
 	"github.com/clademl/clade/sdk/engine/schedule"
 	"github.com/clademl/clade/sdk/kv"
 )
@@ -19,6 +20,12 @@ type row struct {
 	gen    *generation // one of these is nil
 	score  *scoring
 	mail   mailbox
+
+	text   Text           // what a drafter sees of it
+	drafts []int32        // proposed behind ids, in the forward that is next or computing
+	class  int            // of the drafts
+	odds   lookahead.Odds // of its drafts
+	shadow *row           // what drafts are drawn for; nil until one is
 
 	parted             bool // the request's goroutine knows that it ended
 	over               bool // it ended: what is still in flight for it means nothing

@@ -20,6 +20,9 @@ func newSampler(r *request, vocab int) *sampler {
 	return &sampler{sampling: r.sampling, vocab: vocab, row: make([]float32, vocab)}
 }
 
+// looksBack reports that what came before changes what comes.
+func (p *sampling) looksBack() bool { return p.repetition.on || p.presence.on || p.frequency.on }
+
 // plain reports that the likeliest token is taken, as the logits are.
 func (p *sampling) plain() bool {
 	return p.temperature == 0 && len(p.bias) == 0 && !p.repetition.on && !p.presence.on && !p.frequency.on
@@ -28,6 +31,7 @@ func (p *sampling) plain() bool {
 // draw is one token that is sampled: the one behind history in its row's text.
 type draw struct {
 	*row
+	segment int      // of its flight
 	history []int32  // the row's ids, and drafts behind them where these are verified
 	allowed []uint32 // what the row's constraint lets come here; nil without one
 }

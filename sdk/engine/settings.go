@@ -20,6 +20,9 @@ const defaultChunk = 256
 // maxRows is far above what a person's machine serves at once.
 const maxRows = 256
 
+// maxDepth is beyond any depth that pays.
+const maxDepth = 64
+
 // settings is a composition, checked against what this engine does.
 type settings struct {
 	device        mlx.Device
@@ -33,6 +36,7 @@ type settings struct {
 	deterministic bool
 	threads       int // of the kernels
 	rows          int
+	depth         int // most tokens drafted for a row at once; 0: none are
 	placement
 }
 
@@ -77,6 +81,7 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	if out.kernelPolicy != "" && !slices.Contains(kernelPolicies, out.kernelPolicy) {
 		return out, unhonoured("kernels", "%q is not one of %s", out.kernelPolicy, strings.Join(kernelPolicies, ", "))
 	}
+	out.depth = int(c.GetDraft().GetDepth())
 	return out, nil
 }
 

@@ -61,6 +61,14 @@ func (s *Scope) Fail(err error) error {
 // It ends with s at the latest.
 func (s *Scope) Child() *Scope { return s.child(s.stream) }
 
+// Apart is a child with a first error of its own: what is built in it may fail without failing s. Arrays that s goes on with are
+// adopted by it.
+func (s *Scope) Apart() *Scope {
+	c := s.child(s.stream)
+	c.fail = &failure{}
+	return c
+}
+
 func (s *Scope) child(stream unsafe.Pointer) *Scope {
 	c := newScope(s.w, stream, s.fail)
 	if s.closed { // a child of a closed scope would never be freed

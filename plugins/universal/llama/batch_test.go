@@ -66,12 +66,16 @@ func TestTokensDoNotDependOnOtherRequests(t *testing.T) {
 		require.NoError(t, err)
 	}
 	all := wishes(t, 64)
+	wild := &guesser{answers: all, rng: rand.New(rand.NewPCG(5, 6))}
 	for _, c := range []struct{ rows, requests, kv int }{{1, 7, 512}, {7, 7, 2048}, {32, 32, 8192}, {8, 32, 1024}} {
 		t.Run(fmt.Sprintf("%d of %d requests at once", c.rows, c.requests), func(t *testing.T) {
 			// Nothing, everything, or a few runs of the answers before are kept.
 			kept := map[int]int64{3: 0, 40: 1 << 30, 512: 40_000}
+			drafted := map[int]engine.Speculation{3: {}, 40: {Drafter: wild, Depth: 5, Always: true}, 512: {Drafter: engine.Ngram(), Depth: 4}}
 			for _, chunk := range []int{3, 40, 512} {
-				e := openConfig(t, tinyPaths[testModel], engine.Config{PrefillChunk: chunk, Rows: c.rows, KVTokens: c.kv, Queue: c.requests, PrefixBytes: kept[chunk]})
+				e := openConfig(t, tinyPaths[testModel], engine.Config{
+					PrefillChunk: chunk, Rows: c.rows, KVTokens: c.kv, Queue: c.requests, PrefixBytes: kept[chunk], Speculation: drafted[chunk],
+				})
 				for seed := chunk; seed < chunk+(count+11)/12; seed++ {
 					schedule(t, e, all, c.requests, uint64(seed))
 				}

@@ -17,7 +17,14 @@ type Segment struct {
 	Tokens int
 	// Samples: the forward takes the row's last token, so that the next one is sampled.
 	Samples bool
+	// Drafts are the last ones of Tokens: proposals behind the row's last token. Settle tells what came of them.
+	Drafts int
+
+	decodes bool
 }
+
+// Decodes reports whether the segment is a decoding row's: one token, its drafts aside, or those computed again.
+func (g Segment) Decodes() bool { return g.decodes }
 
 // Plan is one forward, and what changed for it to be possible.
 type Plan struct {
@@ -40,6 +47,27 @@ func (s *Scheduler) Decodes(now time.Time) bool {
 	return true
 }
 
+// Decoding lists the rows that the next forward decodes together, so that drafts can be made for them.
+func (s *Scheduler) Decoding() []*Row {
+	if s.nextAlone() != nil {
+		return nil
+	}
+	var rows []*Row
+	for _, r := range s.slots {
+		if r.ready() && !r.Alone && r.left() == 1 {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// Settle tells what came of a row's drafts: its cache holds the first cached of tokens tokens.
+func (s *Scheduler) Settle(r *Row, cached, tokens int) {
+	if r.state == running {
+		r.cached, r.Tokens, r.behind = cached, tokens, tokens-cached > 1
+	}
+}
+
 // Next admits rows and plans a forward, empty when there is nothing to compute. chunk says how many tokens of prefill it may hold
 // beside decoding rows. What is planned counts as computed until Failed says otherwise.
 func (s *Scheduler) Next(now time.Time, chunk func(decoding int) int) Plan {
@@ -58,7 +86,11 @@ func (s *Scheduler) Next(now time.Time, chunk func(decoding int) int) Plan {
 		g.Row.cached += g.Tokens
 		if g.Samples {
 			g.Row.Tokens++
+			g.Row.behind = false
 		}
+	}
+	for _, r := range s.slots {
+		r.Drafts = 0
 	}
 	return p
 }
@@ -66,8 +98,8 @@ func (s *Scheduler) Next(now time.Time, chunk func(decoding int) int) Plan {
 // together plans one token of every row that decodes, and prefill.
 func (s *Scheduler) together(p *Plan, chunk func(decoding int) int) {
 	for _, r := range slices.Clone(s.slots) {
-		if r.ready() && !r.Alone && r.left() == 1 {
-			s.take(p, r, 1)
+		if r.ready() && !r.Alone && r.decodes() {
+			s.take(p, r, r.left())
 		}
 	}
 	for left := chunk(len(p.Segments)); left > 0; {
@@ -84,20 +116,25 @@ func (s *Scheduler) take(p *Plan, r *Row, most int) bool {
 	if r.state != running { // put back for a row before it
 		return false
 	}
-	left := r.left()
+	left, drafts := r.left(), 0
 	n := min(left, max(most, 1))
 	if r.Most > 0 {
 		n = min(n, r.Most)
+	}
+	if left == 1 && s.blocksFor(r.cached+1+r.Drafts)-r.blocks <= s.free { // nobody is put back for a guess
+		drafts = min(r.Drafts, r.Limit-r.Tokens-1)
 	}
 	preempt := func(victim *Row) {
 		p.Segments = slices.DeleteFunc(p.Segments, func(g Segment) bool { return g.Row == victim })
 		p.PutBack = append(p.PutBack, victim)
 		s.putBack(victim)
 	}
-	if !s.grow(r, r.cached+n, preempt) {
+	if !s.grow(r, r.cached+n+drafts, preempt) {
 		return false
 	}
-	p.Segments = append(p.Segments, Segment{Row: r, First: r.cached, Tokens: n, Samples: n == left})
+	p.Segments = append(p.Segments, Segment{
+		Row: r, First: r.cached, Tokens: n + drafts, Samples: n == left, Drafts: drafts, decodes: r.decodes() && n == left,
+	})
 	return true
 }
 
@@ -124,7 +161,7 @@ func (s *Scheduler) Failed(rows []*Row) (condemned []*Row) {
 			condemned = append(condemned, r)
 			continue
 		}
-		r.cached, r.trial = 0, true
+		r.cached, r.trial, r.behind = 0, true, false
 		if r.failures++; r.failures >= aloneAfter {
 			r.Alone = true
 		}
@@ -137,7 +174,7 @@ func (s *Scheduler) nextPrefill(p *Plan) *Row {
 	var rows []*Row
 	for _, r := range s.slots {
 		planned := slices.ContainsFunc(p.Segments, func(g Segment) bool { return g.Row == r })
-		if r.ready() && !r.Alone && r.left() > 1 && !planned {
+		if r.ready() && !r.Alone && !r.decodes() && !planned {
 			rows = append(rows, r)
 		}
 	}

@@ -14,6 +14,9 @@ type Row struct {
 	Alone bool
 	// Most bounds the tokens of one forward of the row; 0 does not.
 	Most int
+	// Drafts is how many tokens are proposed behind the row's last one, to be checked in its next forward. Next leaves them out where
+	// there is no room.
+	Drafts int
 
 	state    state
 	trial    bool // it runs alone until a token is sampled: a forward with it failed
@@ -24,6 +27,7 @@ type Row struct {
 	ran      uint64 // turn of its last forward alone
 	failures int    // forwards that failed with it
 	paused   bool
+	behind   bool // tokens are computed again because a cache could not go back to them exactly: it decodes all the same
 }
 
 type state int
@@ -47,6 +51,9 @@ func (r *Row) left() int {
 	}
 	return r.Tokens - r.cached
 }
+
+// decodes reports whether the row's next forward is one of decoding.
+func (r *Row) decodes() bool { return r.left() == 1 || r.behind && r.left() > 1 }
 
 // ready reports whether a forward could take tokens of the row now.
 func (r *Row) ready() bool { return !r.paused && r.left() > 0 }

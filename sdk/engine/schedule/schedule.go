@@ -76,7 +76,7 @@ func (s *Scheduler) vacate(r *Row) {
 
 func (s *Scheduler) release(r *Row) {
 	s.free += r.blocks
-	r.blocks, r.cached = 0, 0
+	r.blocks, r.cached, r.behind = 0, 0, false
 }
 
 // Pause keeps a row from being planned while its reader is behind. It keeps its slot.
@@ -157,6 +157,6 @@ func (s *Scheduler) grow(r *Row, tokens int, preempt func(*Row)) bool {
 func (s *Scheduler) putBack(r *Row) {
 	s.vacate(r)
 	s.preempted++
-	r.state = waiting
+	r.state, r.Drafts = waiting, 0
 	s.queue = append(s.queue, r)
 }
