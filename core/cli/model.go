@@ -43,6 +43,7 @@ func (a *app) addModelFlags(cmd *cobra.Command) *modelFlags {
 	a.bind(flags, "threads", "model.threads", "most threads to compute with (0: the machine's cores)")
 	a.bind(flags, "kernels", "model.kernels", "auto, require, off or fast")
 	a.bind(flags, "prefix-cache", "model.prefix_cache", "bytes that the beginnings of earlier requests may keep (0: none)")
+	a.bind(flags, "prefix-disk", "model.prefix_disk", "bytes of files that keep them beyond the process (0: none)")
 	a.bind(flags, "pin", "model.pin", "processors that the computing threads keep to, such as 0-3,8, or none")
 	a.bind(flags, "numa", "model.numa", "interleave, or the memory node that holds packed weights, or none")
 	a.bindSwitch(flags, "deterministic", "model.deterministic", "auto, true or false")
@@ -78,6 +79,7 @@ func (f *modelFlags) wishes(c *config.Config) loader.Wishes {
 			Device: m.Device, DType: m.DType, KV: wished(c, "model.kv", m.KV), Context: m.Context, Threads: m.Threads,
 			Kernels: wished(c, "model.kernels", m.Kernels), Pin: m.Pin, NUMA: m.NUMA, Deterministic: m.Deterministic, Paging: m.Paging, Rows: m.Rows,
 			PrefillChunk: m.PrefillChunk, MaxGeneration: m.MaxGeneration, PrefixCache: wished(c, "model.prefix_cache", strconv.FormatUint(m.PrefixCache, 10)),
+			PrefixDisk: m.PrefixDisk, PrefixDiskDir: prefixDir(c),
 		},
 		Graph: f.graph, RequireGraph: f.requireGraph, Chosen: fmt.Sprintf("%+v", *f),
 	}

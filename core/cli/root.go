@@ -111,7 +111,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		a.runCommand(), a.generateCommand(), a.serveCommand(), a.psCommand(), a.stopCommand(), a.scoreCommand(), a.tokenizeCommand(), a.templateCommand(),
-		a.pullCommand(), a.listCommand(), a.rmCommand(), a.showCommand(), a.familiesCommand(), a.doctorCommand(), a.pluginCommand(), a.configCommand(), a.benchCommand(), a.versionCommand(),
+		a.pullCommand(), a.listCommand(), a.rmCommand(), a.showCommand(), a.familiesCommand(), a.doctorCommand(), a.pluginCommand(), a.configCommand(), a.cacheCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.transcribeCommand())
 	root.AddCommand(laterCommands()...)

@@ -55,6 +55,9 @@ type Wishes struct {
 	PrefillChunk  uint32
 	MaxGeneration uint32
 	PrefixCache   string // bytes; 0 keeps nothing
+	// PrefixDisk is how many bytes of files may keep it beyond the process, PrefixDiskDir their folder; 0: none.
+	PrefixDisk    uint64
+	PrefixDiskDir string
 }
 
 // Model is what the model's files say.
@@ -108,8 +111,6 @@ const (
 	defaultRows = 8
 	// prefillChunk is one KV step of sdk/kv; results do not depend on it.
 	prefillChunk = 256
-	// prefixCache is what a model may keep of earlier requests' beginnings; a plugin takes less where the budget leaves less.
-	prefixCache = 512 << 20
 )
 
 // Composition is a resolved one.
@@ -128,7 +129,7 @@ type Composition struct {
 func Resolve(in Input) (*Composition, error) {
 	c := &Composition{Proto: &cladev1.Composition{}, in: in, wanted: in.Wishes.Device}
 	for _, step := range []func() error{
-		c.device, c.dtype, c.kv, c.paging, c.context, c.kernels, c.deterministic, c.counts, c.placement, c.auxiliaries,
+		c.device, c.dtype, c.kv, c.paging, c.context, c.kernels, c.deterministic, c.counts, c.prefixes, c.placement, c.auxiliaries,
 	} {
 		if err := step(); err != nil {
 			return nil, err
@@ -376,14 +377,6 @@ func (c *Composition) counts() error {
 	if c.in.Wishes.PrefillChunk > 0 {
 		chunk, chunkSource = c.in.Wishes.PrefillChunk, FromUser
 	}
-	kept, keptSource := uint64(prefixCache), FromDefault
-	if w := c.in.Wishes.PrefixCache; w != "" {
-		var err error
-		if kept, err = strconv.ParseUint(w, 10, 63); err != nil {
-			return contract.Errorf(contract.InvalidArgument, "prefix_cache", "%q is no number of bytes", w)
-		}
-		keptSource = FromUser
-	}
 	m, budgetSource := c.in.Machine, FromDefault
 	if m.BudgetSet && c.in.Declares("memory_budget_bytes") {
 		budgetSource = FromUser
@@ -392,7 +385,6 @@ func (c *Composition) counts() error {
 		c.put("threads", "threads", fmt.Sprint(threads), source, func() { c.Proto.Threads = &threads }),
 		c.put("rows", "rows", fmt.Sprint(rows), rowSource, func() { c.Proto.Rows = &rows }),
 		c.put("prefill_chunk", "prefill_chunk", fmt.Sprint(chunk), chunkSource, func() { c.Proto.PrefillChunk = &chunk }),
-		c.put("prefix_cache_bytes", "prefix_cache_bytes", fmt.Sprint(kept), keptSource, func() { c.Proto.PrefixCacheBytes = &kept }),
 		c.put("memory_budget_bytes", "memory_budget_bytes", fmt.Sprint(m.BudgetBytes), budgetSource, func() { c.Proto.MemoryBudgetBytes = &m.BudgetBytes }),
 		c.put("machine_bytes", "machine_bytes", fmt.Sprint(m.TotalBytes), FromDefault, func() { c.Proto.MachineBytes = &m.TotalBytes }),
 	} {

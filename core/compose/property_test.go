@@ -108,6 +108,12 @@ func wishesOf(t require.TestingT, c *Composition) Wishes {
 			w.MaxGeneration = number()
 		case "prefix_cache_bytes":
 			w.PrefixCache = f.Value
+		case "prefix_disk_bytes":
+			w.PrefixDisk = uint64(number())
+		case "prefix_disk_dir":
+			if f.Value != nowhere {
+				w.PrefixDiskDir = f.Value
+			}
 		case "draft", "programs", "adapters", "memory_budget_bytes", "machine_bytes": // chosen beside the wishes
 		default:
 			require.Fail(t, "a field that no wish can ask for: "+f.Name)
@@ -152,11 +158,19 @@ func TestNoWishSurvivesUnread(t *testing.T) {
 	require.NoError(t, err)
 	texts := map[string]string{
 		"Device": "cuda-sm90", "DType": "float32", "KV": "4@9", "Kernels": "off", "Pin": "0", "NUMA": "0", "Deterministic": "false", "Paging": "true", "PrefixCache": "77",
+		"PrefixDiskDir": "/elsewhere",
 	}
 	typ := reflect.TypeFor[Wishes]()
 	for i := range typ.NumField() {
 		name, other := typ.Field(i).Name, in
 		f := reflect.ValueOf(&other.Wishes).Elem().Field(i)
+		before := base
+		if name == "PrefixDiskDir" { // it counts where there are files
+			other.Wishes.PrefixDisk = 1
+			f.SetString("/somewhere")
+			before, err = Resolve(other)
+			require.NoError(t, err)
+		}
 		if f.Kind() == reflect.String {
 			require.NotEmpty(t, texts[name], "give this test a value for the new wish %s", name)
 			f.SetString(texts[name])
@@ -165,7 +179,7 @@ func TestNoWishSurvivesUnread(t *testing.T) {
 		}
 		c, err := Resolve(other)
 		require.NoError(t, err, name)
-		require.False(t, proto.Equal(base.Proto, c.Proto), name)
+		require.False(t, proto.Equal(before.Proto, c.Proto), name)
 		users := slices.ContainsFunc(c.Fields, func(f Field) bool { return f.Source == FromUser })
 		require.True(t, users, "%s is said to be the user's", name)
 	}
@@ -176,7 +190,7 @@ func TestEveryFieldOfTheContractIsResolved(t *testing.T) {
 	in := Input{Model: Model{FloatDType: "bfloat16", MaxContext: 8192}, Declares: all, Machine: Machine{TotalBytes: 2, BudgetBytes: 1}}
 	for _, asked := range []bool{false, true} {
 		if asked {
-			in.Wishes.Pin, in.Wishes.NUMA = "0", "0"
+			in.Wishes.Pin, in.Wishes.NUMA, in.Wishes.PrefixDisk, in.Wishes.PrefixDiskDir = "0", "0", 1, "/d"
 			in.Draft, in.Adapters = &cladev1.Draft{Kind: "ngram", Depth: new(uint32(4))}, []string{"/a"}
 		}
 		c, err := bound(t, in)
@@ -193,7 +207,7 @@ func TestEveryFieldOfTheContractIsResolved(t *testing.T) {
 		for i := range fields.Len() {
 			name := string(fields.Get(i).Name())
 			require.Contains(t, names(c), name)
-			beside := slices.Contains([]string{"draft", "programs", "adapters", "pin", "numa"}, name)
+			beside := slices.Contains([]string{"draft", "programs", "adapters", "pin", "numa", "prefix_disk_dir"}, name)
 			require.Equal(t, !beside || asked, c.Proto.ProtoReflect().Has(fields.Get(i)), name)
 		}
 		require.Len(t, c.Fields, fields.Len())

@@ -59,14 +59,17 @@ type Plugins struct {
 
 // ModelDefaults is what a model is opened with when a command does not say otherwise.
 type ModelDefaults struct {
-	Device        string
-	DType         string
-	KV            string
-	Context       uint32
-	Threads       uint32
-	Kernels       string
-	Pin           string
-	PrefixCache   uint64
+	Device      string
+	DType       string
+	KV          string
+	Context     uint32
+	Threads     uint32
+	Kernels     string
+	Pin         string
+	PrefixCache uint64
+	// PrefixDisk is a number of bytes, 0 for none; PrefixDiskDir is empty for its default place.
+	PrefixDisk    uint64
+	PrefixDiskDir string
 	NUMA          string
 	Deterministic string
 	Paging        string

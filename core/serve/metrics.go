@@ -88,9 +88,13 @@ func (m *meter) watch(s *served) {
 		return 0
 	})
 	for metric, read := range map[string]func(*cladev1.StatsResponse) float64{
-		"clade:resident_bytes": func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetRssBytes()) },
-		"clade:active_bytes":   func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetActiveBytes()) },
-		"clade:threads":        func(r *cladev1.StatsResponse) float64 { return float64(r.GetThreads()) },
+		"clade:prefix_disk_read_tokens":    func(r *cladev1.StatsResponse) float64 { return float64(r.GetPrefixDiskReadTokens()) },
+		"clade:prefix_disk_written_tokens": func(r *cladev1.StatsResponse) float64 { return float64(r.GetPrefixDiskWrittenTokens()) },
+		"clade:prefix_disk_failures":       func(r *cladev1.StatsResponse) float64 { return float64(r.GetPrefixDiskFailures()) },
+		"clade:prefix_disk_damaged":        func(r *cladev1.StatsResponse) float64 { return float64(r.GetPrefixDiskDamaged()) },
+		"clade:resident_bytes":             func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetRssBytes()) },
+		"clade:active_bytes":               func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetActiveBytes()) },
+		"clade:threads":                    func(r *cladev1.StatsResponse) float64 { return float64(r.GetThreads()) },
 	} {
 		m.set.NewGauge(name(metric, s.name), func() float64 { return read(m.ask(s)) })
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/clademl/clade/sdk/contract"
 )
@@ -74,6 +75,23 @@ func (d *Identities) Of(ctx context.Context, seed, path string) (string, error) 
 		d.mu.Unlock()
 	}
 	return sum, nil
+}
+
+// settling is how long after its last change a file's times tell that it did not change again: they have a grain.
+const settling = 2 * time.Second
+
+// Stamp names the files at path by what the system tells of them without reading them. Two equal ones are the same bytes, if both
+// were settled: files whose last change was just now are not, nor are any where the system tells no inode and no ctime.
+func Stamp(path string) (stamp string, settled bool, err error) {
+	files, sure, err := filesOf(path)
+	if err != nil {
+		return "", false, err
+	}
+	young := time.Now().Add(-settling).UnixNano()
+	for _, f := range files {
+		sure = sure && f.stat.MTime < young && f.stat.CTime < young
+	}
+	return fmt.Sprintf("%+v", files), sure, nil
 }
 
 // filesOf lists the files at path sorted by name; sure is false when their stats do not tell that content stayed the same.

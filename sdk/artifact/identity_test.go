@@ -205,3 +205,24 @@ func TestIdentityOfFilesThatChangeMeanwhileIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// A stamp tells files apart without reading them, but not within the grain of their times.
+func TestAStampIsSettledOnceTheFilesAreOld(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "model.safetensors")
+	require.NoError(t, os.WriteFile(file, []byte("a"), 0o600))
+	first, settled, err := Stamp(dir)
+	require.NoError(t, err)
+	require.False(t, settled, "it was written just now")
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(file, old, old))
+	second, settled, err := Stamp(dir)
+	require.NoError(t, err)
+	require.False(t, settled, "whoever sets a time back cannot set back that it was set")
+	require.NotEqual(t, first, second)
+	again, _, err := Stamp(dir)
+	require.NoError(t, err)
+	require.Equal(t, second, again)
+	_, _, err = Stamp(filepath.Join(dir, "none"))
+	require.Equal(t, contract.NotFound, contract.KindOf(err))
+}

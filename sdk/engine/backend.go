@@ -175,6 +175,10 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 			return nil, err
 		}
 	}
+	disk, err := b.disk(req.Model, d, plan)
+	if err != nil {
+		return nil, err
+	}
 	worker, err := b.runtime.NewWorker(d.device.Kind)
 	if err != nil {
 		return nil, err
@@ -187,7 +191,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	g := &guide{library: b.guidance, absent: b.noGuidance, path: req.Model.Artifacts[0].Path, width: d.Layout.Vocab, eos: d.EOS}
 	e := New(b.runtime, worker, model, Config{
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
-		Rows: d.rows, KVTokens: d.kvTokens(), PrefixBytes: lineOf(plan, prefixes),
+		Rows: d.rows, KVTokens: d.kvTokens(), PrefixBytes: lineOf(plan, prefixes), Disk: disk, DType: d.dtype,
 		Provenance: b.provenance(d, plan), Kernels: d.library, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
 		Constraints: g.constraint, Speculation: d.speculation(req.Model.Composition.GetDraft()),
 	})

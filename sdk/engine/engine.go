@@ -29,6 +29,10 @@ type Config struct {
 	KVTokens int
 	// PrefixBytes bounds what the beginnings of earlier requests may keep; 0 keeps none.
 	PrefixBytes int64
+	// Disk keeps them beyond the process; nil: nothing does.
+	Disk *Disk
+	// DType is what the model computes in.
+	DType mlx.DType
 	// Queue is how many requests may wait for a row; more are Busy.
 	Queue int
 	// EOS ends a generation unless a request ignores it.
@@ -67,6 +71,8 @@ type Engine struct {
 	config  Config
 	started time.Time
 	totals  totals
+
+	saver *saver // nil: nothing is kept on disk
 
 	mu      sync.Mutex
 	said    []func() // for the loop
@@ -117,6 +123,7 @@ func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *
 		Restore: func(r *schedule.Row) int { return e.restore(e.rows[r]) },
 	})
 	e.publish()
+	e.saver = e.startSaver()
 	go e.loop()
 	return e
 }
@@ -182,7 +189,7 @@ func (e *Engine) Progress() (evaluations, tokens uint64) {
 func (e *Engine) Stats() *cladev1.StatsResponse {
 	t := &e.totals
 	blocks := int64(kv.Capacity(e.config.KVTokens) / kv.Step)
-	return &cladev1.StatsResponse{
+	out := &cladev1.StatsResponse{
 		Memory: MemoryStats(e.runtime, e.config.Kernels), ActiveRequests: uint32(t.active.Load()),
 		QueuedRequests: uint32(t.queued.Load()), PromptTokens: t.promptTokens.Load(),
 		GeneratedTokens: t.generatedTokens.Load(), Evaluations: t.evaluations.Load(), Threads: e.threads(),
@@ -193,6 +200,11 @@ func (e *Engine) Stats() *cladev1.StatsResponse {
 		PrefixQueriedTokens: e.memory.queried.Load(), PrefixCachedTokens: e.memory.found.Load(),
 		DraftedTokens: t.drafted.Load(), AcceptedTokens: t.accepted.Load(),
 	}
+	if t := e.saver; t != nil {
+		out.PrefixDiskReadTokens, out.PrefixDiskWrittenTokens = t.read.Load(), t.written.Load()
+		out.PrefixDiskFailures, out.PrefixDiskDamaged = t.failures.Load(), t.Damaged()
+	}
+	return out
 }
 
 // MemoryStats reads the runtime's counters, packed weights included, and the process's resident size.
@@ -239,6 +251,9 @@ func (e *Engine) Close() error {
 		}
 	})
 	<-e.ended
+	if e.saver != nil {
+		e.saver.close()
+	}
 	err := e.worker.Do(context.Background(), func(*mlx.Scope) error {
 		e.memory.runs.Clear()
 		if e.speculation != nil {

@@ -36,6 +36,8 @@ type Graph struct {
 	ID string
 	// Serves is nil for the generic entry.
 	Serves *cladev1.GraphKey
+	// Revision is raised with every change after which the graph may compute other values: what was kept of the old ones is not used.
+	Revision int
 	// Kernels names what the graph uses where a runtime has it.
 	Kernels []string
 	// Read understands a model from its headers: no payload byte is read.

@@ -26,6 +26,9 @@ func (e *Engine) Generate(ctx context.Context, job *plugin.GenerateJob, emit fun
 	if r.generated() >= req.limit {
 		return emit(finished(e.finish(r, cladev1.FinishReason_FINISH_REASON_LENGTH)))
 	}
+	if req.remember {
+		e.fetch(ctx, r.ids)
+	}
 	if err := e.submit(r); err != nil {
 		return err
 	}

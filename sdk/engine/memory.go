@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/clademl/clade/sdk/engine/prefix"
@@ -75,8 +76,15 @@ func (r *row) known() int { return min(len(r.ids), r.cache.Offset()) }
 
 // remember keeps what a row has computed.
 func (e *Engine) remember(s *mlx.Scope, r *row) {
-	err := e.memory.runs.Insert(shared, r.ids[:r.known()], func(from, to int) (*kv.Run, error) { return r.cache.Copy(s, from, to) })
+	ids := r.ids[:r.known()]
+	err := e.memory.runs.Insert(shared, ids, func(from, to int) (prefix.Piece[*kv.Run], error) {
+		run, err := r.cache.Copy(s, from, to)
+		return prefix.Piece[*kv.Run]{Payload: run, Tokens: to - from}, err
+	})
 	if err != nil {
 		e.totals.failures.Add(1)
+	}
+	if e.saver != nil {
+		e.saver.offer(savable{slices.Clone(ids), r.gen.borders})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/engine/prefix"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/weights"
@@ -95,9 +96,12 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 
 // planPrefix gives the prefix cache what was asked for, or what the budget leaves: a model is not refused for its sake.
 func (d *draft) planPrefix(p *cladev1.Plan) {
-	bytes := d.prefixBytes
+	bytes, disk := d.prefixBytes, int64(0)
+	if d.diskBytes > 0 {
+		disk = diskRuns * prefix.Run * int64(p.BytesPerToken)
+	}
 	if d.budget > 0 {
-		bytes = max(0, min(bytes, d.budget-int64(p.TotalBytes)))
+		bytes = max(0, min(bytes, d.budget-int64(p.TotalBytes)-disk))
 	}
 	if bytes == 0 && d.prefixBytes == 0 {
 		return
@@ -106,9 +110,17 @@ func (d *draft) planPrefix(p *cladev1.Plan) {
 	if bytes < d.prefixBytes {
 		detail = fmt.Sprintf("%s; %d bytes were asked for, the budget leaves this", detail, d.prefixBytes)
 	}
-	p.Lines = append(p.Lines, &cladev1.MemoryLine{Name: prefixes, Bytes: uint64(bytes), Detail: detail})
-	p.TotalBytes += uint64(bytes)
+	lines := []*cladev1.MemoryLine{{Name: prefixes, Bytes: uint64(bytes), Detail: detail}}
+	if d.diskBytes > 0 && bytes > 0 {
+		lines = append(lines, &cladev1.MemoryLine{Name: "prefix disk", Bytes: uint64(disk), Detail: "runs on their way to and from files"})
+	}
+	for _, l := range lines {
+		p.Lines, p.TotalBytes = append(p.Lines, l), p.TotalBytes+l.Bytes
+	}
 }
+
+// diskRuns is how many runs lie in memory while they are written and read: one each way, and what Go has not collected yet.
+const diskRuns = 4
 
 // Lines that are limits too.
 const (

@@ -23,8 +23,9 @@ type request struct {
 	sampling sampling
 	logprobs *cladev1.Logprobs // nil: not asked for
 	narrowed *cladev1.Constraint
-	depth    int  // most tokens drafted at once; 0: none, -1: as many as the engine likes
-	remember bool // read from and add to the prefix cache
+	depth    int   // most tokens drafted at once; 0: none, -1: as many as the engine likes
+	remember bool  // read from and add to the prefix cache
+	borders  []int // positions at which another request may part from this one
 	control  <-chan *cladev1.Control
 }
 
@@ -64,6 +65,12 @@ func (e *Engine) check(job *plugin.GenerateJob) (*request, error) {
 	err := e.checkIDs("prompt", job.IDs)
 	if err != nil {
 		return nil, err
+	}
+	for _, p := range start.RestorePoints {
+		if int(p) > len(job.IDs) || p == 0 {
+			return nil, invalid("restore_points", "%d is not a position behind some of %d ids", p, len(job.IDs))
+		}
+		r.borders = append(r.borders, int(p))
 	}
 	if r.resumed {
 		if r.prompt = int(start.GetGeneratedPrefix()); r.prompt < 1 || r.prompt > len(job.IDs) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ type settings struct {
 	maxGeneration int
 	budget        int64  // 0: none
 	prefixBytes   int64  // that the prefix cache may take
+	diskBytes     int64  // that its files may take; 0: there are none
+	diskDir       string // of the files
 	kernelPolicy  string // one of kernelPolicies
 	deterministic bool
 	threads       int // of the kernels
@@ -73,6 +76,9 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	if c.GetPaging() {
 		return out, unhonoured("paging", "caches are not paged")
 	}
+	if err := out.settleDisk(c); err != nil {
+		return out, err
+	}
 	if out.rows = int(c.GetRows()); c.Rows == nil {
 		out.rows = 1
 	} else if out.rows < 1 || out.rows > maxRows {
@@ -83,6 +89,18 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	}
 	out.depth = int(c.GetDraft().GetDepth())
 	return out, nil
+}
+
+func (s *settings) settleDisk(c *cladev1.Composition) error {
+	s.diskBytes, s.diskDir = int64(min(c.GetPrefixDiskBytes(), math.MaxInt64)), c.GetPrefixDiskDir()
+	switch {
+	case s.diskBytes == 0:
+	case s.prefixBytes == 0:
+		return invalid("prefix_disk_bytes", "what is on disk is used from memory, and prefix_cache_bytes is 0")
+	case !filepath.IsAbs(s.diskDir):
+		return invalid("prefix_disk_dir", "%q is no absolute path", s.diskDir)
+	}
+	return nil
 }
 
 // pickDevice takes the runtime's last device, a GPU where it has one, when none is named.

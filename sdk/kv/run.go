@@ -134,6 +134,63 @@ func (c *Cache) Fill(s *mlx.Scope, pieces []Piece) error {
 	return s.Eval(c.Arrays()...)
 }
 
+// Join makes one run of pieces, one behind the other. Of a layer that forgets it holds what the last piece does.
+func (c *Cache) Join(s *mlx.Scope, pieces []Piece) (_ *Run, err error) {
+	r := &Run{}
+	if r.tokens, err = c.check(pieces); err != nil || r.tokens == 0 {
+		return nil, fmt.Errorf("join %d pieces: %w", len(pieces), err)
+	}
+	defer func() {
+		if err != nil {
+			r.Close()
+		}
+	}()
+	for i, l := range c.layers {
+		_, keys := l.(attended)
+		p, err := joinPart(s, sections(pieces, i), keys)
+		if err != nil {
+			return nil, err
+		}
+		r.add(p)
+	}
+	return r, s.Err()
+}
+
+// joinPart joins arrays of keys and values that have a row for every token, along the tokens (axis 2). Of others the last section's
+// stand for all, if it reaches the end that they are of.
+func joinPart(s *mlx.Scope, sections []section, keys bool) (out part, err error) {
+	last := sections[len(sections)-1]
+	for _, c := range sections {
+		if !keys || c.form != last.form || len(c.arrays) != len(last.arrays) || !c.rows() {
+			if last.from+last.tokens != last.of {
+				return part{}, nil
+			}
+			out, err = takeAll(s, last.arrays...)
+			out.form = last.form
+			return out, err
+		}
+	}
+	out.form = last.form
+	for i := range last.arrays {
+		rows := make([]*mlx.Array, len(sections))
+		for j, c := range sections {
+			rows[j] = s.SliceAxis(c.arrays[i], 2, c.from, c.from+c.tokens)
+		}
+		out.arrays = append(out.arrays, s.Keep(s.Concat(2, rows...)))
+	}
+	return out, s.Eval(out.arrays...)
+}
+
+// rows reports whether each array has a row for every token.
+func (c section) rows() bool {
+	for _, a := range c.arrays {
+		if a.NDim() < 3 || a.Dim(2) != c.of {
+			return false
+		}
+	}
+	return len(c.arrays) > 0
+}
+
 // Encode writes the run for a store. DecodeRun reads it back.
 func (r *Run) Encode(s *mlx.Scope) ([]byte, error) {
 	out := binary.LittleEndian.AppendUint32(nil, uint32(r.tokens))

@@ -32,6 +32,11 @@ func TestAFilledCacheGoesOnAsTheOneItCameOf(t *testing.T) {
 					require.Equal(t, r.Bytes(), again.Bytes())
 					pieces = append(pieces, Piece{Run: again, Tokens: min(Step, held-from)})
 				}
+				joined, err := second.Join(s, pieces)
+				require.NoError(t, err)
+				defer joined.Close()
+				require.NoError(t, second.Fill(s, []Piece{{Run: joined, Tokens: held}}), "as one run")
+				second.Close()
 				require.NoError(t, second.Fill(s, pieces))
 				require.Equal(t, held, second.Offset())
 

@@ -98,6 +98,17 @@ func TestLayersOfOneCacheMayKeepTheirPastDifferently(t *testing.T) {
 		require.Len(t, short, 1)
 		require.ErrorContains(t, again.Fill(s, []Piece{{Run: pieces[0].Run, Tokens: 10}}), "0 are usable")
 
+		joined, err := again.Join(s, []Piece{{Run: pieces[0].Run, From: 200, Tokens: 100}, pieces[1]})
+		require.NoError(t, err)
+		defer joined.Close()
+		_, n = again.Usable([]Piece{{Run: pieces[0].Run, Tokens: 200}, {Run: joined, Tokens: 400}})
+		require.Equal(t, 600, n, "the state of the last one is the joined one's")
+		cut, err := again.Join(s, []Piece{pieces[0], {Run: pieces[1].Run, Tokens: 100}})
+		require.NoError(t, err)
+		defer cut.Close()
+		_, n = again.Usable([]Piece{{Run: cut, Tokens: 400}})
+		require.Zero(t, n, "there is none where the last one was cut")
+
 		require.NoError(t, again.Fill(s, pieces))
 		require.Equal(t, 600, again.Offset())
 		state, err := mlx.ToSlice[float32](s, again.layers[1].arrays()[0])

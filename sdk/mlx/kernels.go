@@ -11,9 +11,12 @@ package mlx
 import "C"
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unsafe"
@@ -63,6 +66,19 @@ func (k *Kernels) Names() []string { return slices.Clone(k.names) }
 
 // Has tells whether the library has a kernel.
 func (k *Kernels) Has(name string) bool { return slices.Contains(k.names, name) }
+
+// Revision stands for the bits that the kernels give: two libraries with one revision give the same. One that does not say its own
+// is its file's digest.
+func (k *Kernels) Revision() (string, error) {
+	if n := int(C.ck_revision()); n > 0 {
+		return strconv.Itoa(n), nil
+	}
+	data, err := os.ReadFile(k.path)
+	if err != nil {
+		return "", contract.Errorf(contract.PluginMismatch, k.path, "%w", err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(data)), nil
+}
 
 // Level is the instruction set in use: avx512vnni, avx512, avxvnni, avx2, neondot, neon or generic.
 func (k *Kernels) Level() string { return C.GoString(C.ck_level()) }

@@ -39,6 +39,7 @@ typedef struct {
 	F(int, kernels_place, (int))                  \
 	F(int, linear_updates, (mlx_array *, mlx_array, const weight *, int, int, mlx_array, float, mlx_array, const ck_update *, int, \
 	                        mlx_stream))          \
+	F(int, kernels_revision, (void))              \
 	F(int, attend_rows, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const int *, const int *, mlx_array, mlx_array, \
 	                     mlx_array, const ck_attention *, mlx_stream))
 
@@ -87,6 +88,7 @@ int ck_set_level(const char *name) { return p_kernels_set_level(name); }
 int ck_threads(void) { return p_kernels_threads(); }
 int ck_set_threads(int n) { return failed(p_kernels_set_threads(n)); }
 int ck_pin(const int *cpus, int n) { return failed(p_kernels_pin(cpus, n)); }
+int ck_revision(void) { return p_kernels_revision == NULL ? 0 : p_kernels_revision(); }
 int ck_places(void) { return p_kernels_place != NULL; }
 int ck_place(int node) {
 	LACKS(kernels_place)

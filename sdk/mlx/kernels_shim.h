@@ -31,6 +31,7 @@ int ck_set_level(const char *name);
 int ck_threads(void);
 int ck_set_threads(int n);
 int ck_pin(const int *cpus, int n);
+int ck_revision(void);
 int ck_places(void);
 int ck_place(int node);
 size_t ck_weight_bytes(void);

@@ -35,7 +35,11 @@ typedef struct clade_weight_ {
 /* Element formats of a weight as it is given: float rows, or affine codes (bits 2, 3, 4, 5, 6, 8 packed as MLX does). */
 enum { CLADE_F32 = 0, CLADE_BF16 = 1, CLADE_F16 = 2 };
 
+/* Raised with every change after which a kernel may give other bits: what was kept of the old ones is not used with the new. */
+#define CLADE_KERNELS_REVISION 1
+
 uint32_t clade_kernels_abi(void);
+int clade_kernels_revision(void);
 const char* clade_kernels_list(void);  /* names, one a line */
 const char* clade_kernels_error(void); /* of the calling thread */
 const char* clade_kernels_level(void); /* dispatch level in use */

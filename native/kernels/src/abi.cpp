@@ -29,6 +29,7 @@ extern "C" {
 
 uint32_t clade_kernels_abi(void) { return CLADE_KERNELS_ABI; }
 const char* clade_kernels_list(void) { return "linear\nembed\nattend\nlinear-int8\nattend-rows\nlinear-updates\n"; }
+int clade_kernels_revision(void) { return CLADE_KERNELS_REVISION; }
 const char* clade_kernels_error(void) { return last_error().c_str(); }
 int clade_kernels_threads(void) { return Pool::get().threads(); }
 int clade_kernels_set_threads(int threads) {

@@ -212,8 +212,10 @@ func TestACancelledRequestLeavesTheNextOneClean(t *testing.T) {
 func TestOneRequestRunsAndTheQueueIsBounded(t *testing.T) {
 	e := open(t, tinyPaths[testModel], mlx.Float32, 64)
 	const queue = 4 // as open configures
+	// Requests that are not done before the others are there.
 	job := func() *plugin.GenerateJob {
-		return &plugin.GenerateJob{Start: &cladev1.GenerateStart{MaxTokens: ptr(uint32(3))}, IDs: tiny.Prompt(4, 256)}
+		start := &cladev1.GenerateStart{MaxTokens: ptr(uint32(500)), Sampling: &cladev1.Sampling{IgnoreEos: ptr(true)}}
+		return &plugin.GenerateJob{Start: start, IDs: tiny.Prompt(4, 256)}
 	}
 	started, release := make(chan struct{}), make(chan struct{})
 	results := make(chan error, queue+1)

@@ -8,9 +8,12 @@ import (
 	"github.com/clademl/clade/sdk/weights"
 )
 
+// revision of what the graph computes (engine.Graph).
+const revision = 1
+
 // Graph is the generic llama of a graph table.
 func Graph() engine.Graph {
-	return engine.Graph{ID: "llama", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name}, Read: read}
+	return engine.Graph{ID: "llama", Revision: revision, Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name}, Read: read}
 }
 
 func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {

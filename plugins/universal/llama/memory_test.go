@@ -2,13 +2,17 @@ package llama
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/engine"
+	"github.com/clademl/clade/sdk/engine/prefix"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/plugin"
 	"github.com/clademl/clade/sdk/plugintest/tiny"
@@ -80,4 +84,115 @@ func TestTheBudgetOfKeptBeginningsHolds(t *testing.T) {
 	}
 	require.NoError(t, e.Close())
 	require.Equal(t, before, mlx.LiveHandles())
+}
+
+// onDisk is a configuration whose prefix cache outlives the process in dir.
+func onDisk(t *testing.T, dir string, id prefix.Identity) engine.Config {
+	t.Helper()
+	files, err := prefix.OpenDisk(dir, 1<<30)
+	require.NoError(t, err)
+	return engine.Config{Context: 512, PrefillChunk: 64, PrefixBytes: 1 << 30, Rows: 4, Queue: 16, DType: mlx.Float32, Disk: &engine.Disk{
+		Disk: files, Label: "tiny", Identity: func(context.Context) (prefix.Identity, error) { return id, nil },
+	}}
+}
+
+// until waits for what the engine does beside requests.
+func until(t *testing.T, e *engine.Engine, fact func(s *cladev1.StatsResponse) bool) {
+	t.Helper()
+	require.Eventually(t, func() bool { return fact(e.Stats()) }, waitLimit, waitStep)
+}
+
+// firstAnswer is generate on an engine whose disk is ready: it reads nothing before the model's identity is known.
+func firstAnswer(t *testing.T, e *engine.Engine, ids []int32, start *cladev1.GenerateStart) answer {
+	t.Helper()
+	time.Sleep(20 * time.Millisecond)
+	return generate(t, e, ids, start)
+}
+
+// What was on disk when the engine closed is used by the next one, to the message border where another chat parts.
+func TestARestartKeepsWhatIsOnDisk(t *testing.T) {
+	dir, id := filepath.Join(t.TempDir(), "prefix"), prefix.Identity{"tiny"}
+	cold := open(t, tinyPaths[testModel], mlx.Float32, 512)
+	start := func(borders ...uint32) *cladev1.GenerateStart {
+		return &cladev1.GenerateStart{MaxTokens: ptr(uint32(20)), Sampling: &cladev1.Sampling{IgnoreEos: ptr(true)}, RestorePoints: borders}
+	}
+	system, chat := tiny.Prompt(300, 256), tiny.Prompt(440, 256)
+	first := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
+	want := firstAnswer(t, first, chat, start(300))
+	require.Zero(t, want.finish.Usage.CachedTokens)
+	require.NoError(t, first.Close(), "what waits is written")
+
+	second := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
+	other := append(slices.Clone(system), tiny.Prompt(90, 251)...)
+	got := firstAnswer(t, second, other, start(300))
+	require.EqualValues(t, 300, got.finish.Usage.CachedTokens, "a different chat with the same beginning")
+	require.Equal(t, generate(t, cold, other, start()).ids, got.ids)
+	again := append(append(slices.Clone(chat), want.ids...), 7, 7, 7)
+	got = generate(t, second, again, start(300, 440))
+	require.EqualValues(t, 459, got.finish.Usage.CachedTokens, "the whole last turn")
+	require.Equal(t, generate(t, cold, again, start()).ids, got.ids)
+	stats := second.Stats()
+	require.EqualValues(t, 459, stats.PrefixDiskReadTokens, "what memory has is not read again")
+	require.Zero(t, stats.FailedEvaluations)
+	require.Zero(t, stats.PrefixDiskFailures)
+	require.NoError(t, second.Close())
+
+	third := openConfig(t, tinyPaths[testModel], onDisk(t, dir, prefix.Identity{"tiny", "another dtype"}))
+	require.Zero(t, firstAnswer(t, third, again, start(300)).finish.Usage.CachedTokens, "what another model kept is none of this one's")
+}
+
+// Writing goes on beside requests; two engines share a folder.
+func TestEnginesShareWhatIsOnDiskWhileTheyRun(t *testing.T) {
+	dir, id := filepath.Join(t.TempDir(), "prefix"), prefix.Identity{"tiny"}
+	one := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
+	start := &cladev1.GenerateStart{MaxTokens: ptr(uint32(4))}
+	prompt := tiny.Prompt(400, 256)
+	want := firstAnswer(t, one, prompt, start)
+	until(t, one, func(s *cladev1.StatsResponse) bool { return s.PrefixDiskWrittenTokens >= 400 })
+	two := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
+	got := firstAnswer(t, two, prompt, start)
+	require.EqualValues(t, 256, got.finish.Usage.CachedTokens, "the multiple of a run below: no border was named")
+	require.Equal(t, want.ids, got.ids)
+}
+
+// A run that is damaged, cut or replaced on disk is not used, and is gone then; what is before it is.
+func TestADamagedRunOnDiskChangesNoToken(t *testing.T) {
+	dir, id := filepath.Join(t.TempDir(), "prefix"), prefix.Identity{"tiny"}
+	start := &cladev1.GenerateStart{MaxTokens: ptr(uint32(20)), RestorePoints: []uint32{100, 300}}
+	prompt := tiny.Prompt(440, 256)
+	first := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
+	want := firstAnswer(t, first, prompt, start)
+	require.NoError(t, first.Close())
+	files, err := filepath.Glob(filepath.Join(dir, "*.kv"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(files), 4)
+	for i, damage := range []func([]byte) []byte{
+		func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
+		func(b []byte) []byte { return b[:len(b)-1] },
+		func(b []byte) []byte { return nil },
+	} {
+		data, err := os.ReadFile(files[i])
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(files[i], damage(data), 0o600))
+		e := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
+		got := firstAnswer(t, e, prompt, start)
+		require.Equal(t, want.ids, got.ids)
+		require.Less(t, int(got.finish.Usage.CachedTokens), 439)
+		require.NoError(t, e.Close(), "writes it again")
+	}
+	e := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
+	require.EqualValues(t, 300, firstAnswer(t, e, prompt, start).finish.Usage.CachedTokens)
+}
+
+// A disk that takes nothing costs no request anything but what it would have kept.
+func TestADiskThatCannotBeWrittenIsCounted(t *testing.T) {
+	prompt, start := tiny.Prompt(400, 256), &cladev1.GenerateStart{MaxTokens: ptr(uint32(4))}
+	want := generate(t, open(t, tinyPaths[testModel], mlx.Float32, 512), prompt, start)
+	dir := filepath.Join(t.TempDir(), "prefix")
+	e := openConfig(t, tinyPaths[testModel], onDisk(t, dir, prefix.Identity{"tiny"}))
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.WriteFile(dir, nil, 0o600)) // no folder any more: whoever asks, nothing can be made there
+	require.Equal(t, want.ids, firstAnswer(t, e, prompt, start).ids)
+	until(t, e, func(s *cladev1.StatsResponse) bool { return s.PrefixDiskFailures > 0 })
+	require.Equal(t, want.ids, generate(t, e, prompt, start).ids)
 }

@@ -431,9 +431,12 @@ type Composition struct {
 	// Most bytes that the beginnings of earlier requests may keep; 0 keeps none.
 	PrefixCacheBytes *uint64 `protobuf:"varint,19,opt,name=prefix_cache_bytes,json=prefixCacheBytes,proto3,oneof" json:"prefix_cache_bytes,omitempty"`
 	// Most bytes that adapters loaded later may take beside those of the composition; absent or 0: none can be loaded.
-	AdapterBytes  *uint64 `protobuf:"varint,22,opt,name=adapter_bytes,json=adapterBytes,proto3,oneof" json:"adapter_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AdapterBytes *uint64 `protobuf:"varint,22,opt,name=adapter_bytes,json=adapterBytes,proto3,oneof" json:"adapter_bytes,omitempty"`
+	// Most bytes of files that keep them beyond the process, and the folder, an absolute path; 0 or absent: none are written or read.
+	PrefixDiskBytes *uint64 `protobuf:"varint,20,opt,name=prefix_disk_bytes,json=prefixDiskBytes,proto3,oneof" json:"prefix_disk_bytes,omitempty"`
+	PrefixDiskDir   *string `protobuf:"bytes,21,opt,name=prefix_disk_dir,json=prefixDiskDir,proto3,oneof" json:"prefix_disk_dir,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Composition) Reset() {
@@ -604,6 +607,20 @@ func (x *Composition) GetAdapterBytes() uint64 {
 		return *x.AdapterBytes
 	}
 	return 0
+}
+
+func (x *Composition) GetPrefixDiskBytes() uint64 {
+	if x != nil && x.PrefixDiskBytes != nil {
+		return *x.PrefixDiskBytes
+	}
+	return 0
+}
+
+func (x *Composition) GetPrefixDiskDir() string {
+	if x != nil && x.PrefixDiskDir != nil {
+		return *x.PrefixDiskDir
+	}
+	return ""
 }
 
 type KvScheme struct {
@@ -1350,7 +1367,7 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	" \x01(\bR\n" +
 	"fromCallerB\x17\n" +
 	"\x15_artifact_fingerprintB\x15\n" +
-	"\x13_config_fingerprint\"\xbe\a\n" +
+	"\x13_config_fingerprint\"\xc6\b\n" +
 	"\vComposition\x12\x1b\n" +
 	"\x06device\x18\x01 \x01(\tH\x00R\x06device\x88\x01\x01\x12\x19\n" +
 	"\x05dtype\x18\x02 \x01(\tH\x01R\x05dtype\x88\x01\x01\x12'\n" +
@@ -1373,7 +1390,9 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\x03pin\x18\x11 \x03(\rR\x03pin\x12\x17\n" +
 	"\x04numa\x18\x12 \x01(\tH\x0eR\x04numa\x88\x01\x01\x121\n" +
 	"\x12prefix_cache_bytes\x18\x13 \x01(\x04H\x0fR\x10prefixCacheBytes\x88\x01\x01\x12(\n" +
-	"\radapter_bytes\x18\x16 \x01(\x04H\x10R\fadapterBytes\x88\x01\x01B\t\n" +
+	"\radapter_bytes\x18\x16 \x01(\x04H\x10R\fadapterBytes\x88\x01\x01\x12/\n" +
+	"\x11prefix_disk_bytes\x18\x14 \x01(\x04H\x11R\x0fprefixDiskBytes\x88\x01\x01\x12+\n" +
+	"\x0fprefix_disk_dir\x18\x15 \x01(\tH\x12R\rprefixDiskDir\x88\x01\x01B\t\n" +
 	"\a_deviceB\b\n" +
 	"\x06_dtypeB\x05\n" +
 	"\x03_kvB\t\n" +
@@ -1393,7 +1412,9 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\b_threadsB\a\n" +
 	"\x05_numaB\x15\n" +
 	"\x13_prefix_cache_bytesB\x10\n" +
-	"\x0e_adapter_bytes\"\xd8\x01\n" +
+	"\x0e_adapter_bytesB\x14\n" +
+	"\x12_prefix_disk_bytesB\x12\n" +
+	"\x10_prefix_disk_dir\"\xd8\x01\n" +
 	"\bKvScheme\x12\x16\n" +
 	"\x05plain\x18\x01 \x01(\tH\x00R\x05plain\x12,\n" +
 	"\x06affine\x18\x02 \x01(\v2\x12.clade.v1.KvAffineH\x00R\x06affine\x12,\n" +

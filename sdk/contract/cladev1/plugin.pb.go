@@ -2329,8 +2329,14 @@ type StatsResponse struct {
 	// Tokens that drafts proposed, and that the model agreed with.
 	DraftedTokens  uint64 `protobuf:"varint,21,opt,name=drafted_tokens,json=draftedTokens,proto3" json:"drafted_tokens,omitempty"`
 	AcceptedTokens uint64 `protobuf:"varint,22,opt,name=accepted_tokens,json=acceptedTokens,proto3" json:"accepted_tokens,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Prompt tokens that came from files of the prefix cache, and tokens that were written to them.
+	PrefixDiskReadTokens    uint64 `protobuf:"varint,23,opt,name=prefix_disk_read_tokens,json=prefixDiskReadTokens,proto3" json:"prefix_disk_read_tokens,omitempty"`
+	PrefixDiskWrittenTokens uint64 `protobuf:"varint,24,opt,name=prefix_disk_written_tokens,json=prefixDiskWrittenTokens,proto3" json:"prefix_disk_written_tokens,omitempty"`
+	// Writes that failed, and files that were removed because they were damaged.
+	PrefixDiskFailures uint64 `protobuf:"varint,25,opt,name=prefix_disk_failures,json=prefixDiskFailures,proto3" json:"prefix_disk_failures,omitempty"`
+	PrefixDiskDamaged  uint64 `protobuf:"varint,26,opt,name=prefix_disk_damaged,json=prefixDiskDamaged,proto3" json:"prefix_disk_damaged,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *StatsResponse) Reset() {
@@ -2513,6 +2519,34 @@ func (x *StatsResponse) GetDraftedTokens() uint64 {
 func (x *StatsResponse) GetAcceptedTokens() uint64 {
 	if x != nil {
 		return x.AcceptedTokens
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetPrefixDiskReadTokens() uint64 {
+	if x != nil {
+		return x.PrefixDiskReadTokens
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetPrefixDiskWrittenTokens() uint64 {
+	if x != nil {
+		return x.PrefixDiskWrittenTokens
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetPrefixDiskFailures() uint64 {
+	if x != nil {
+		return x.PrefixDiskFailures
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetPrefixDiskDamaged() uint64 {
+	if x != nil {
+		return x.PrefixDiskDamaged
 	}
 	return 0
 }
@@ -2864,7 +2898,7 @@ const file_clade_v1_plugin_proto_rawDesc = "" +
 	"\x11tokens_per_second\x18\x04 \x01(\x01R\x0ftokensPerSecond\".\n" +
 	"\tTrainDone\x12!\n" +
 	"\fadapter_path\x18\x01 \x01(\tR\vadapterPath\"\x0e\n" +
-	"\fStatsRequest\"\xbc\x06\n" +
+	"\fStatsRequest\"\x92\b\n" +
 	"\rStatsResponse\x12-\n" +
 	"\x06memory\x18\x01 \x01(\v2\x15.clade.v1.MemoryStatsR\x06memory\x12'\n" +
 	"\x0factive_requests\x18\x02 \x01(\rR\x0eactiveRequests\x12'\n" +
@@ -2890,7 +2924,11 @@ const file_clade_v1_plugin_proto_rawDesc = "" +
 	"\x15prefix_queried_tokens\x18\x13 \x01(\x04R\x13prefixQueriedTokens\x120\n" +
 	"\x14prefix_cached_tokens\x18\x14 \x01(\x04R\x12prefixCachedTokens\x12%\n" +
 	"\x0edrafted_tokens\x18\x15 \x01(\x04R\rdraftedTokens\x12'\n" +
-	"\x0faccepted_tokens\x18\x16 \x01(\x04R\x0eacceptedTokens\"8\n" +
+	"\x0faccepted_tokens\x18\x16 \x01(\x04R\x0eacceptedTokens\x125\n" +
+	"\x17prefix_disk_read_tokens\x18\x17 \x01(\x04R\x14prefixDiskReadTokens\x12;\n" +
+	"\x1aprefix_disk_written_tokens\x18\x18 \x01(\x04R\x17prefixDiskWrittenTokens\x120\n" +
+	"\x14prefix_disk_failures\x18\x19 \x01(\x04R\x12prefixDiskFailures\x12.\n" +
+	"\x13prefix_disk_damaged\x18\x1a \x01(\x04R\x11prefixDiskDamaged\"8\n" +
 	"\vTuneRequest\x12\x1d\n" +
 	"\athreads\x18\x01 \x01(\rH\x00R\athreads\x88\x01\x01B\n" +
 	"\n" +

@@ -107,10 +107,13 @@ func (c *Cache[P]) follow(namespace string, tokens []int32, visit func(at *node[
 	return n
 }
 
-// Insert adds tokens. make is called for each run that is missing, in order, with the positions [from, to) of its tokens; an
-// error ends the insertion and keeps what was added before. A run for which there is no room, even after those used longest
-// ago have gone, ends it too, without an error.
-func (c *Cache[P]) Insert(namespace string, tokens []int32, make func(from, to int) (P, error)) error {
+// Maker gives the payload of a run that is missing, whose tokens are at [from, to). The piece begins with the token at from and may
+// be shorter; what follows is asked for again.
+type Maker[P Payload] func(from, to int) (Piece[P], error)
+
+// Insert adds tokens. make is called for each run that is missing, in order; an error ends the insertion and keeps what was added
+// before. A run for which there is no room, even after those used longest ago have gone, ends it too, without an error.
+func (c *Cache[P]) Insert(namespace string, tokens []int32, make Maker[P]) error {
 	c.clock++
 	at := c.roots[namespace]
 	if at == nil {
@@ -132,29 +135,28 @@ func (c *Cache[P]) Insert(namespace string, tokens []int32, make func(from, to i
 			continue
 		}
 		to := min(len(tokens), (n/Run+1)*Run)
-		payload, err := make(n, to)
+		piece, err := make(n, to)
 		if err != nil {
 			return fmt.Errorf("keep tokens %d to %d: %w", n, to, err)
 		}
-		if !c.room(payload.Bytes(), at) {
-			payload.Close()
+		if !c.room(piece.Payload.Bytes(), at) {
+			piece.Payload.Close()
 			return nil
 		}
-		at = c.add(at, tokens[n:to], payload)
-		n = to
+		at = c.add(at, tokens[n:n+piece.Tokens], piece)
+		n += piece.Tokens
 	}
 	at.used = c.clock
 	return nil
 }
 
 // add puts a new run behind at.
-func (c *Cache[P]) add(at *node[P], tokens []int32, payload P) *node[P] {
+func (c *Cache[P]) add(at *node[P], tokens []int32, piece Piece[P]) *node[P] {
 	child := &node[P]{
-		parent: at, tokens: slices.Clone(tokens), used: c.clock,
-		piece: Piece[P]{Payload: payload, Tokens: len(tokens)}, shared: &shared[P]{payload: payload, needed: 1},
+		parent: at, tokens: slices.Clone(tokens), used: c.clock, piece: piece, shared: &shared[P]{payload: piece.Payload, needed: 1},
 	}
 	at.children = append(at.children, child)
-	c.used += payload.Bytes()
+	c.used += piece.Payload.Bytes()
 	c.stats.Runs++
 	return child
 }

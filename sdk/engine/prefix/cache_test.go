@@ -32,10 +32,11 @@ type library struct {
 	bad          bool
 }
 
-func (l *library) of(tokens []int32) func(from, to int) (*text, error) {
-	return func(from, to int) (*text, error) {
+func (l *library) of(tokens []int32) Maker[*text] {
+	return func(from, to int) (Piece[*text], error) {
 		l.made++
-		return &text{tokens: slices.Clone(tokens[from:to]), closed: &l.closed, bad: &l.bad}, nil
+		made := &text{tokens: slices.Clone(tokens[from:to]), closed: &l.closed, bad: &l.bad}
+		return Piece[*text]{Payload: made, Tokens: to - from}, nil
 	}
 }
 
@@ -85,6 +86,28 @@ func TestWhatIsHeldIsFoundUpToTheFirstOtherToken(t *testing.T) {
 	require.Zero(t, c.Stats().Bytes)
 }
 
+// A payload may hold tokens before the piece that is taken of it, and fewer behind.
+func TestAPieceOfAPayloadIsKept(t *testing.T) {
+	var l library
+	c := New[*text](1 << 30)
+	long, parted := count(512), append(count(300), 1000)
+	require.NoError(t, c.Insert("", parted, l.of(parted)))
+	var asked [][2]int
+	require.NoError(t, c.Insert("", long, func(from, to int) (Piece[*text], error) {
+		asked = append(asked, [2]int{from, to})
+		first, last := from/100*100, min(to, (from/100+1)*100)
+		whole, err := l.of(long)(first, last)
+		return Piece[*text]{Payload: whole.Payload, From: from - first, Tokens: last - from}, err
+	}))
+	require.Equal(t, [][2]int{{300, 512}, {400, 512}, {500, 512}}, asked)
+	pieces, n, release := c.Lookup("", long)
+	require.Equal(t, 512, n)
+	require.Equal(t, long, read(pieces))
+	release()
+	c.Clear()
+	require.Equal(t, l.made, l.closed)
+}
+
 func TestTheRunUsedLongestAgoGoesFirst(t *testing.T) {
 	var l library
 	c := New[*text](10 * 2 * Run)
@@ -128,9 +151,9 @@ func TestAFailedSnapshotKeepsWhatCameBefore(t *testing.T) {
 	var l library
 	c := New[*text](1 << 30)
 	long := count(3 * Run)
-	err := c.Insert("", long, func(from, to int) (*text, error) {
+	err := c.Insert("", long, func(from, to int) (Piece[*text], error) {
 		if from == Run {
-			return nil, errors.New("out of memory")
+			return Piece[*text]{}, errors.New("out of memory")
 		}
 		return l.of(long)(from, to)
 	})

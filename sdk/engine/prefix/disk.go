@@ -1,52 +1,19 @@
 package prefix
 
 import (
-	"bytes"
-	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
 
-// Identity names everything but the tokens that a payload depends on: artifact bytes, graph id and revision, kernel set
-// revision, runtime version, device, dtype, KV scheme, overrides, adapters, media, tokenizer digest. Fields are separated by
-// the caller so that no two lists join to one text.
-type Identity []string
-
-// Key names a run: the identity and all tokens up to the run's end.
-type Key [sha256.Size]byte
-
-// Keys are those of the runs of tokens that end at each multiple of Run and at the last token.
-func (id Identity) Keys(tokens []int32) []Key {
-	h := sha256.New()
-	for _, field := range id {
-		_ = binary.Write(h, binary.LittleEndian, uint64(len(field))) // a hash takes all
-		h.Write([]byte(field))
-	}
-	seed := h.Sum(nil)
-	var out []Key
-	for from := 0; from < len(tokens); from += Run {
-		to := min(from+Run, len(tokens))
-		h.Reset()
-		h.Write(seed)
-		_ = binary.Write(h, binary.LittleEndian, tokens[from:to])
-		seed = h.Sum(nil)
-		out = append(out, Key(seed))
-	}
-	return out
-}
-
-// Disk keeps payloads' bytes in files of one folder, within a quota. Several processes may share it: a file is written aside
-// and renamed, and its name says what it must hold.
+// Disk keeps payloads' bytes in files of one folder, within a quota. Several processes may share it: one writes at a time, a file is
+// written aside and renamed, and its name says what it must hold.
 type Disk struct {
 	dir   string
 	quota int64
@@ -56,11 +23,21 @@ type Disk struct {
 }
 
 const (
-	diskSuffix = ".kv"
-	diskMagic  = "clade prefix 1\n"
+	partPrefix = "part-"
+	lockName   = "lock"
 )
 
-// OpenDisk takes or makes the folder, readable by its user alone. A folder that others may write is refused.
+// Stored is a run of tokens as a Disk keeps it.
+type Stored struct {
+	// From and End are the positions of the tokens [From, End). A run that begins behind another one's end, which is how all but
+	// the first begin, is of use with it alone.
+	From, End int
+	// Label tells a person whose it is.
+	Label string
+}
+
+// OpenDisk takes or makes the folder, readable by its user alone. A folder that others may read or write is refused, and one that
+// cannot be written.
 func OpenDisk(dir string, quota int64) (*Disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("prefix cache: %w", err)
@@ -75,35 +52,121 @@ func OpenDisk(dir string, quota int64) (*Disk, error) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return nil, fmt.Errorf("prefix cache: %s can be read or written by others (mode %o): chmod 700 it", dir, mode)
 	}
-	return &Disk{dir: dir, quota: quota}, nil
+	d := &Disk{dir: dir, quota: quota}
+	return d, d.alone(func() error { return d.makeRoom(0) })
 }
 
-func (d *Disk) path(k Key) string { return filepath.Join(d.dir, hex.EncodeToString(k[:])+diskSuffix) }
+// alone runs write while no other process, and no other goroutine, writes to the folder.
+func (d *Disk) alone(write func() error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return locked(d.dir, write)
+}
+
+func locked(dir string, write func() error) (err error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		defer func() { err = errors.Join(err, f.Close()) }()
+		err = lock(f)
+	}
+	if err == nil {
+		err = write()
+	}
+	if err != nil {
+		return fmt.Errorf("prefix cache: %w", err)
+	}
+	return nil
+}
+
+func (d *Disk) path(k Key) string { return filepath.Join(d.dir, k.name()) }
 
 // Get reads a run. One that is damaged is removed and counted as absent.
-func (d *Disk) Get(k Key) ([]byte, bool) {
+func (d *Disk) Get(k Key) (Stored, []byte, bool) {
 	path := d.path(k)
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, false
+		return Stored{}, nil, false
 	}
-	body, ok := unseal(k, data)
+	run, body, ok := unseal(k, data)
 	if !ok {
 		_ = os.Remove(path)
 		d.mu.Lock()
 		d.damaged++
 		d.mu.Unlock()
-		return nil, false
+		return Stored{}, nil, false
 	}
-	now := time.Now()
-	_ = os.Chtimes(path, now, now) // its place in the order of use; a failure costs only that
-	return body, true
+	d.touch(k, run.From)
+	return run, body, true
+}
+
+// touch gives a run its place in the order of use. What is deeper in its text goes sooner: without what is before it, it is of no use.
+// A failure costs only the place.
+func (d *Disk) touch(k Key, depth int) {
+	at := time.Now().Add(-time.Duration(depth) * time.Microsecond)
+	_ = os.Chtimes(d.path(k), at, at)
 }
 
 // Has reports whether a run seems to be there.
 func (d *Disk) Has(k Key) bool {
 	_, err := os.Stat(d.path(k))
 	return err == nil
+}
+
+// Chain finds the runs that hold the longest beginning of a text, one behind the other. Only names and headers are looked at.
+func (d *Disk) Chain(id Identity, tokens []int32) []Key {
+	names, err := os.ReadDir(d.dir)
+	if err != nil {
+		return nil
+	}
+	blocks, there := id.blocks(tokens), map[Key]bool{}
+	var ends []int
+	for _, e := range names {
+		if k, ok := parseName(e.Name()); ok && blocks[k.Block] && k.End > 0 && k.End <= len(tokens) {
+			there[k] = true
+			ends = append(ends, k.End)
+		}
+	}
+	slices.Sort(ends)
+	ends = slices.Compact(ends)
+	from := map[int]int{} // where the run that ends at a position begins
+	keys := map[int]Key{}
+	reached := map[int]bool{0: true}          // whether the tokens before a position are all there
+	for _, k := range id.Keys(tokens, ends) { // ascending: what a run begins behind is known
+		run, ok := Stored{}, there[k]
+		if ok {
+			run, ok = d.Head(k)
+		}
+		if ok && run.End == k.End && run.From < k.End && reached[run.From] {
+			reached[k.End], from[k.End], keys[k.End] = true, run.From, k
+		}
+	}
+	var chain []Key
+	for i := len(ends) - 1; i >= 0; i-- {
+		if !reached[ends[i]] {
+			continue
+		}
+		for at := ends[i]; at > 0; at = from[at] {
+			chain = append(chain, keys[at])
+		}
+		break
+	}
+	slices.Reverse(chain)
+	return chain
+}
+
+// Head reads what a file says of its run. Only Get looks whether it holds that.
+func (d *Disk) Head(k Key) (Stored, bool) {
+	f, err := os.Open(d.path(k))
+	if err != nil {
+		return Stored{}, false
+	}
+	defer func() { _ = f.Close() }() // only read
+	data, err := io.ReadAll(io.LimitReader(f, int64(maxHead)))
+	if err != nil {
+		return Stored{}, false
+	}
+	run, _, _, ok := readHead(data)
+	return run, ok
 }
 
 // Damaged is how many files were removed because they did not hold what they should.
@@ -113,69 +176,50 @@ func (d *Disk) Damaged() uint64 {
 	return d.damaged
 }
 
-// Put writes a run and then removes those used longest ago until the quota holds. What is larger than the quota is not kept.
-func (d *Disk) Put(k Key, body []byte) error {
-	data := seal(k, body)
-	if int64(len(data)) > d.quota {
+// Put writes a run, having removed those used longest ago until it fits the quota. What is larger than the quota is not kept.
+func (d *Disk) Put(k Key, run Stored, body []byte) error {
+	head := seal(k, run, body)
+	size := int64(len(head) + len(body))
+	if size > d.quota {
 		return nil
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.makeRoom(int64(len(data))); err != nil {
-		return fmt.Errorf("prefix cache: %w", err)
-	}
-	tmp, err := os.CreateTemp(d.dir, "part-*")
-	if err != nil {
-		return fmt.Errorf("prefix cache: %w", err)
-	}
-	_, err = tmp.Write(data)
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), d.path(k))
-	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
-		return fmt.Errorf("prefix cache: %w", err)
-	}
-	return nil
-}
-
-// partAge is after how long an unfinished file is nobody's any more.
-const partAge = time.Hour
-
-func (d *Disk) makeRoom(bytes int64) error {
-	entries, err := os.ReadDir(d.dir)
-	if err != nil {
-		return err
-	}
-	type file struct {
-		path string
-		size int64
-		used time.Time
-	}
-	var files []file
-	total := int64(0)
-	for _, e := range entries {
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // another process removed it
+	return d.alone(func() error {
+		if err := d.makeRoom(size); err != nil {
+			return err
 		}
+		tmp, err := os.CreateTemp(d.dir, partPrefix+"*")
 		if err != nil {
 			return err
 		}
-		path := filepath.Join(d.dir, e.Name())
-		if strings.HasPrefix(e.Name(), "part-") && time.Since(info.ModTime()) > partAge {
-			_ = os.Remove(path)
-			continue
+		for _, part := range [][]byte{head, body} {
+			if err == nil {
+				_, err = tmp.Write(part)
+			}
 		}
-		if !info.Mode().IsRegular() || !strings.HasSuffix(e.Name(), diskSuffix) {
-			continue
+		if err = errors.Join(err, tmp.Close()); err == nil {
+			err = os.Rename(tmp.Name(), d.path(k))
 		}
-		files = append(files, file{path, info.Size(), info.ModTime()})
-		total += info.Size()
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+			return err
+		}
+		d.touch(k, run.From)
+		return nil
+	})
+}
+
+// makeRoom removes runs until bytes more fit. Unfinished files are nobody's: who writes holds the lock, which is ours.
+func (d *Disk) makeRoom(bytes int64) error {
+	files, err := list(d.dir, func(path string) { _ = os.Remove(path) })
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(files, func(a, b file) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) })
+	total := bytes
 	for _, f := range files {
-		if total+bytes <= d.quota {
+		total += f.size
+	}
+	for _, f := range files {
+		if total <= d.quota {
 			return nil
 		}
 		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -190,51 +234,64 @@ func (d *Disk) makeRoom(bytes int64) error {
 func (d *Disk) Clear() (int64, error) { return ClearDisk(d.dir) }
 
 // ClearDisk removes every run of a folder, whether or not a process uses it.
-func ClearDisk(dir string) (int64, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+func ClearDisk(dir string) (freed int64, err error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
-	if err != nil {
-		return 0, fmt.Errorf("prefix cache: %w", err)
+	err = locked(dir, func() error {
+		files, err := list(dir, func(path string) { _ = os.Remove(path) })
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			freed += f.size
+		}
+		return nil
+	})
+	return freed, err
+}
+
+// Held is what a folder holds under one label.
+type Held struct {
+	Label  string
+	Runs   int
+	Tokens int
+	Bytes  int64
+	Used   time.Time // the last time
+}
+
+// ListDisk says what a folder holds, by label.
+func ListDisk(dir string) ([]Held, error) {
+	files, err := list(dir, func(string) {})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	freed := int64(0)
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), diskSuffix) && !strings.HasPrefix(e.Name(), "part-") {
+	if err != nil {
+		return nil, fmt.Errorf("prefix cache: %w", err)
+	}
+	d, at := &Disk{dir: dir}, map[string]int{}
+	var out []Held
+	for _, f := range files {
+		k, ok := parseName(filepath.Base(f.path))
+		if !ok {
 			continue
 		}
-		if info, err := e.Info(); err == nil {
-			freed += info.Size()
+		run, ok := d.Head(k)
+		if !ok {
+			run = Stored{Label: "damaged"}
 		}
-		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return freed, fmt.Errorf("prefix cache: %w", err)
+		if _, seen := at[run.Label]; !seen {
+			at[run.Label] = len(out)
+			out = append(out, Held{Label: run.Label})
+		}
+		h := &out[at[run.Label]]
+		h.Runs, h.Tokens, h.Bytes = h.Runs+1, h.Tokens+run.End-run.From, h.Bytes+f.size
+		if f.used.After(h.Used) {
+			h.Used = f.used
 		}
 	}
-	return freed, nil
-}
-
-// seal puts the key and a digest of key and body before the body, so that neither a changed nor a renamed file is believed.
-func seal(k Key, body []byte) []byte {
-	sum := digest(k, body)
-	out := make([]byte, 0, len(diskMagic)+len(sum)+len(body))
-	out = append(out, diskMagic...)
-	out = append(out, sum[:]...)
-	return append(out, body...)
-}
-
-func unseal(k Key, data []byte) ([]byte, bool) {
-	head := len(diskMagic) + sha256.Size
-	if len(data) < head || !bytes.HasPrefix(data, []byte(diskMagic)) {
-		return nil, false
-	}
-	body := data[head:]
-	sum := digest(k, body)
-	return body, bytes.Equal(sum[:], data[len(diskMagic):head])
-}
-
-func digest(k Key, body []byte) [sha256.Size]byte {
-	h := sha256.New()
-	h.Write(k[:])
-	h.Write(body)
-	return [sha256.Size]byte(h.Sum(nil))
+	return out, nil
 }
