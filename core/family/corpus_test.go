@@ -95,9 +95,9 @@ func TestATargetedRecordThatTakesAnothersModelIsDisabledAndNeverInstalled(t *tes
 		"takes everything":             {"targeted", `[{path: model_type, op: exists}]`, "it accepts gemma-4-12b-optiq, which family gemma4 of plugin gemma4 has"},
 		"a narrower llama":             {"targeted", `[{path: model_type, op: eq, value: llama}, {path: hidden_size, op: eq, value: 576}]`, ""},
 		"a type of its own":            {"targeted", `[{path: model_type, op: eq, value: mamba9}]`, ""},
-		"unsupported so far":           {"targeted", `[{path: model_type, op: eq, value: gemma2}]`, ""},
+		"unsupported so far":           {"targeted", `[{path: model_type, op: eq, value: mixtral}]`, ""},
 		"generic over universal-dense": {"generic", `[{path: model_type, op: eq, value: llama}]`, "it accepts minicpm5-1b, which family universal-dense of plugin universal has"},
-		"generic of the rest":          {"generic", `[{path: model_type, op: eq, value: phi3}]`, ""},
+		"generic of the rest":          {"generic", `[{path: model_type, op: eq, value: gpt_oss}]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := thirdPartyTier(t, "late", "example.org/late", c.tier, c.clauses)
@@ -123,11 +123,11 @@ func TestATargetedRecordThatTakesAnothersModelIsDisabledAndNeverInstalled(t *tes
 }
 
 func TestOfTwoThirdPartiesTheLaterIsDisabled(t *testing.T) {
-	clauses := `[{path: model_type, op: eq, value: gemma2}]`
+	clauses := `[{path: model_type, op: eq, value: mixtral}]`
 	a, b := thirdPartyTier(t, "zzz", "example.org/a", "targeted", clauses), thirdPartyTier(t, "aaa", "example.org/b", "targeted", clauses)
 	for _, offers := range [][]Offer{{{a, FromInstalled}, {b, FromInstalled}}, {{b, FromInstalled}, {a, FromInstalled}}} {
 		l, problems := firstParty(t, offers...)
-		require.Equal(t, []Problem{{Plugin: "aaa", Graph: "example.org/b", Reason: "it accepts gemma-2-9b, which family example.org/a of plugin zzz has"}}, problems)
+		require.Equal(t, []Problem{{Plugin: "aaa", Graph: "example.org/b", Reason: "it accepts mixtral-8x7b, which family example.org/a of plugin zzz has"}}, problems)
 		_, ok := l.ByGraph("example.org/a")
 		require.True(t, ok)
 	}
@@ -162,7 +162,7 @@ func TestProfilesAndImplementationsAreCollectedAndConflictsReported(t *testing.T
 	impl, ok := l.Implementation("fast")
 	require.True(t, ok)
 	require.Equal(t, "more", impl.Plugin)
-	require.Len(t, l.Implementations(), 1)
+	require.Len(t, l.Implementations(), 2, "and universal's own")
 	_, ok = l.Implementation("stray")
 	require.False(t, ok)
 	require.Equal(t, "profile theirs of plugin more is disabled: plugin qwen claims "+qwen, problems[0].String())

@@ -99,7 +99,7 @@ func TestRefusalsOfWhatGoesWithAModel(t *testing.T) {
 		"depth alone":       {Choices{Draft: Draft{Depth: 2}}, contract.InvalidArgument, 2, "draft: a depth of 2 is of no use without a draft; name one with --draft"},
 		"too deep":          {Choices{Draft: Draft{From: other, Depth: 65}}, contract.InvalidArgument, 2, "draft: a depth of 65 is over the limit of 64"},
 		"no such draft":     {Choices{Draft: Draft{From: "/nowhere"}}, contract.NotFound, 5, "/nowhere: no such file"},
-		"unknown draft":     {Choices{Draft: Draft{From: draftFolder(t, `{"model_type":"gemma2"}`, 8)}}, contract.UnsupportedModel, 3, "gemma2: no family takes this model_type"},
+		"unknown draft":     {Choices{Draft: Draft{From: draftFolder(t, `{"model_type":"gpt2"}`, 8)}}, contract.UnsupportedModel, 3, "gpt2: no family takes this model_type"},
 		"another plugin's":  {Choices{Draft: Draft{From: sample(t, "qwen3-0.6b").Path}}, contract.UnsupportedOption, 2, "is of plugin qwen, the model of universal, and one process opens both"},
 		"an empty adapter":  {Choices{Adapters: []string{bare}}, contract.NotFound, 5, "holds none of adapters.safetensors, adapter_model.safetensors"},
 		"no adapter":        {Choices{Adapters: []string{other}}, contract.NotFound, 5, "adapter_config.json: no such file"},

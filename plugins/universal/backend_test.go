@@ -150,12 +150,12 @@ func TestAGraphNamedByTheCallerIsNeverReplaced(t *testing.T) {
 	model.GraphEntry = "llama-fused"
 	plan, err := b.Plan(context.Background(), &cladev1.PlanRequest{Model: model})
 	require.NoError(t, err)
-	require.Equal(t, "llama", plan.GraphEntry)
+	require.Equal(t, "dense", plan.GraphEntry)
 	require.NotEmpty(t, plan.GraphReason)
 	model.GraphRequired = true
 	_, err = b.Plan(context.Background(), &cladev1.PlanRequest{Model: model})
 	require.Equal(t, contract.InvalidArgument, contract.KindOf(err), "%v", err)
-	require.ErrorContains(t, err, "has llama")
+	require.ErrorContains(t, err, "has dense")
 }
 
 // edit copies a tiny safetensors checkpoint with another header and config.

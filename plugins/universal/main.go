@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/clademl/clade/plugins/universal/llama"
+	"github.com/clademl/clade/plugins/universal/dense"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/family"
@@ -35,10 +35,11 @@ func universal() (plugin.Family, error) {
 	f := engine.Family{
 		Name: m.Name, Version: m.Version, Manifest: m,
 		Tables: []engine.Table{
-			{Graph: "minicpm5", Entries: []engine.Graph{llama.Graph()}},
-			{Graph: "universal-dense", Entries: []engine.Graph{llama.Graph()}},
+			{Graph: "minicpm5", Entries: []engine.Graph{dense.Graph()}},
+			{Graph: "universal-dense", Entries: []engine.Graph{dense.Graph()}},
 		},
-		Kernels: kernels.CPU(),
+		Implementations: map[string]engine.Graph{"universal-dense": dense.Graph()},
+		Kernels:         kernels.CPU(),
 	}
 	backend := engine.NewBackend(f)
 	return plugin.Family{

@@ -67,7 +67,7 @@ func spec(t *testing.T, path string, composition *cladev1.Composition) *cladev1.
 		require.NoError(t, err)
 		return &cladev1.ModelSpec{
 			Artifacts: []*cladev1.Artifact{{Role: cladev1.Role_ROLE_TARGET, Path: path, Format: string(a.Format)}},
-			Graph:     record.Graph, GraphEntry: "llama", Profile: &cladev1.Profile{Id: record.Profile},
+			Graph:     record.Graph, GraphEntry: "dense", Profile: &cladev1.Profile{Id: record.Profile},
 			Composition: composition, ParsedConfigJson: parsed.JSON(),
 		}
 	}

@@ -20,9 +20,6 @@ type beside struct {
 
 // targetOf finds the model among the artifacts.
 func targetOf(spec *cladev1.ModelSpec) (*cladev1.Artifact, error) {
-	if spec.Implementation != nil {
-		return nil, unhonoured("implementation", "%q is not one of this plugin's", *spec.Implementation)
-	}
 	if len(spec.Artifacts) == 0 || spec.Artifacts[0].Role != cladev1.Role_ROLE_TARGET {
 		return nil, invalid("artifacts", "the first one must be the model")
 	}

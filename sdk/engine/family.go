@@ -17,8 +17,10 @@ import (
 type Family struct {
 	Name, Version string
 	// Tables lists, for each family graph id of the manifest, the graphs that can run it. The last one is generic.
-	Tables  []Table
-	Kernels kernels.Registry
+	Tables []Table
+	// Implementations are graphs that stand in for those of other families, by the ids that the manifest registers.
+	Implementations map[string]Graph
+	Kernels         kernels.Registry
 	// Own is the plugin's own library of kernels, which graphs name beside the runtime's; nil: it brings none.
 	Own *kernels.Own
 	// Manifest holds the records by which configs of auxiliary models are read; nil where none can go with a model.
@@ -54,6 +56,12 @@ type Blueprint struct {
 	// TokenBytes is what one token of an evaluation takes beside weights and cache, when context tokens are attended to, with
 	// packed weights and the kernels or without.
 	TokenBytes func(context int, dtype mlx.DType, packed bool) int64
+	// Notes are what a person would want to know of how the model was read.
+	Notes []string
+	// Unfused names the parts of the graph that MLX's operations compute where kernels compute the rest.
+	Unfused []string
+	// Uncertain says why tokens depend on how the prompt is cut even on the kernels; empty where they do not.
+	Uncertain string
 	// Build makes the graph over loaded weights, which it takes over, on the worker's thread.
 	Build func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) Model
 }
@@ -73,6 +81,14 @@ func (f Family) GraphTables() []*cladev1.GraphTable {
 
 // pick finds the proposed entry. One that was only proposed gives way to the generic one, with the reason.
 func (f Family) pick(spec *cladev1.ModelSpec) (Graph, string, error) {
+	if id := spec.GetImplementation(); id != "" {
+		g, ok := f.Implementations[id]
+		if !ok {
+			return Graph{}, "", unhonoured("implementation", "%q is not one of this plugin's", id)
+		}
+		g.ID = id // it is its own graph
+		return g, "", nil
+	}
 	at := slices.IndexFunc(f.Tables, func(t Table) bool { return t.Graph == spec.Graph })
 	if at < 0 {
 		return Graph{}, "", contract.Errorf(contract.PluginMismatch, spec.Graph, "%s %s has no graph of this id", f.Name, f.Version)

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/kernels"
@@ -73,7 +74,10 @@ func (d *draft) checkKernels() error {
 
 // notes say what a person would want to know of the weights.
 func (d *draft) notes() []string {
-	var notes []string
+	notes := slices.Clone(d.Notes)
+	if d.library != nil && len(d.Unfused) > 0 {
+		notes = append(notes, fmt.Sprintf("MLX operations compute %s: there are no kernels for them", strings.Join(d.Unfused, ", ")))
+	}
 	q, held := d.Weights.Quantized(), d.Weights.Held()
 	switch {
 	case q != "" && d.library == nil:

@@ -15,8 +15,28 @@ type Dialect struct {
 	Defaults map[string]any    `yaml:"defaults,omitempty" json:"defaults,omitempty"`
 	Derive   []Rule            `yaml:"derive,omitempty" json:"derive,omitempty"`
 	Require  []Require         `yaml:"require,omitempty" json:"require,omitempty"`
+	// Types adds to the dialect what one model type, after the record's remaps, has for itself. Of renames, defaults and rules the
+	// type's go before the record's, of requirements after.
+	Types map[string]*TypeDialect `yaml:"types,omitempty" json:"types,omitempty"`
 	// Inspect is true when these rules cannot express the config and the plugin parses it.
 	Inspect bool `yaml:"inspect,omitempty" json:"inspect,omitempty"`
+}
+
+// TypeDialect is what one model type of a record has beside the record's dialect.
+type TypeDialect struct {
+	Rename   map[string]string `yaml:"rename,omitempty" json:"rename,omitempty"`
+	Defaults map[string]any    `yaml:"defaults,omitempty" json:"defaults,omitempty"`
+	Derive   []Rule            `yaml:"derive,omitempty" json:"derive,omitempty"`
+	Require  []Require         `yaml:"require,omitempty" json:"require,omitempty"`
+}
+
+// parts are the pieces that read a config of one type, in their order.
+func (d *Dialect) parts(modelType any) []TypeDialect {
+	own := TypeDialect{d.Rename, d.Defaults, d.Derive, d.Require}
+	if name, ok := modelType.(string); ok && d.Types[name] != nil {
+		return []TypeDialect{*d.Types[name], own}
+	}
+	return []TypeDialect{own}
 }
 
 // Rule derives the canonical key To. Which of the other fields it reads depends on Rule; see rules.
@@ -56,6 +76,8 @@ type ruleForm struct {
 //	interval     a list of the length at Count: At where max(i-Offset+1, 0) is a multiple of Every, Else elsewhere; only
 //	             when To is absent (Offset 0 when not named)
 //	fill         a list of the length at Count, all Value; only when To is absent
+//	letters      a list of the length at Count: the text at Paths[0] repeated, At for its letter Value, Else for any other; only
+//	             when To is absent and the text is there
 //	zero_unless  0 unless the boolean at When is true
 //	objects      the object at Paths[0] without the members that are not objects
 var rules map[string]ruleForm
@@ -70,6 +92,7 @@ func init() {
 		"repeat":      {[]string{"pattern", "count"}, applyRepeat},
 		"interval":    {[]string{"count", "every", "at", "else"}, applyInterval},
 		"fill":        {[]string{"count", "value"}, applyFill},
+		"letters":     {[]string{"paths", "count", "value", "at", "else"}, applyLetters},
 		"zero_unless": {[]string{"when"}, applyZeroUnless},
 		"objects":     {[]string{"paths"}, applyObjects},
 	}
@@ -79,21 +102,36 @@ func (d *Dialect) check() error {
 	if len(d.From) == 0 {
 		d.From = []string{"text_config", "$"}
 	}
+	if err := (&TypeDialect{d.Rename, d.Defaults, d.Derive, d.Require}).check("config"); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Types)) {
+		if d.Types[name] == nil {
+			return fmt.Errorf("config.types.%s: is empty", name)
+		}
+		if err := d.Types[name].check("config.types." + name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *TypeDialect) check(at string) error {
 	for key, v := range d.Defaults {
 		n, err := normal(v)
 		if err != nil {
-			return fmt.Errorf("config.defaults.%s: %w", key, err)
+			return fmt.Errorf("%s.defaults.%s: %w", at, key, err)
 		}
 		d.Defaults[key] = n
 	}
 	for i := range d.Derive {
 		if err := d.Derive[i].check(); err != nil {
-			return fmt.Errorf("config.derive[%d]: %w", i, err)
+			return fmt.Errorf("%s.derive[%d]: %w", at, i, err)
 		}
 	}
 	for i := range d.Require {
 		if err := d.Require[i].check(); err != nil {
-			return fmt.Errorf("config.require[%d]: %w", i, err)
+			return fmt.Errorf("%s.require[%d]: %w", at, i, err)
 		}
 	}
 	return nil
@@ -128,8 +166,11 @@ func (r *Rule) check() error {
 			return fmt.Errorf("rule %s to %s: %s: is missing", r.Rule, r.To, need)
 		}
 	}
-	if r.Rule == "divide" && len(r.Paths) != 2 || r.Rule == "objects" && len(r.Paths) != 1 {
+	if r.Rule == "divide" && len(r.Paths) != 2 || (r.Rule == "objects" || r.Rule == "letters") && len(r.Paths) != 1 {
 		return fmt.Errorf("rule %s to %s: wrong number of paths", r.Rule, r.To)
+	}
+	if letter, ok := r.Value.(string); r.Rule == "letters" && (!ok || len(letter) != 1) {
+		return fmt.Errorf("rule %s to %s: value: want one letter", r.Rule, r.To)
 	}
 	return nil
 }
@@ -245,6 +286,19 @@ func applyInterval(r *Rule, v view) (any, error) {
 			}
 		}
 		if max(i-offset+1, 0)%every == 0 {
+			return r.At, nil
+		}
+		return r.Else, nil
+	})
+}
+
+func applyLetters(r *Rule, v view) (any, error) {
+	text, ok := v.at(r.Paths[0]).(string)
+	if !ok || text == "" {
+		return nil, nil
+	}
+	return r.layers(v, func(i, _ int64) (any, error) {
+		if text[i%int64(len(text))] == fmt.Sprint(r.Value)[0] {
 			return r.At, nil
 		}
 		return r.Else, nil

@@ -126,8 +126,10 @@ func (r *Record) ParseConfig(cfg, generation artifact.Config) (Parsed, error) {
 	if err := r.require(r.Requires, v); err != nil {
 		return Parsed{}, err
 	}
-	if err := r.require(r.Config.Require, v); err != nil {
-		return Parsed{}, err
+	for _, part := range slices.Backward(r.Config.parts(v.at(modelTypeKey))) {
+		if err := r.require(part.Require, v); err != nil {
+			return Parsed{}, err
+		}
 	}
 	return Parsed{Config: v.canon, Record: r}, nil
 }
@@ -137,12 +139,6 @@ func (r *Record) view(cfg, generation artifact.Config) (view, error) {
 	tree := map[string]any{}
 	v := view{raw: cfg, generation: generation, canon: artifact.NewConfig(cfg.Name(), tree)}
 	maps.Copy(tree, r.Config.source(cfg).Map())
-	for _, from := range slices.Sorted(maps.Keys(r.Config.Rename)) {
-		if got, ok := tree[from]; ok {
-			delete(tree, from)
-			tree[r.Config.Rename[from]] = got
-		}
-	}
 	delete(tree, modelTypeKey)
 	if t, ok := cfg.Lookup(modelTypeKey); ok {
 		if s, isText := t.(string); isText {
@@ -150,23 +146,41 @@ func (r *Record) view(cfg, generation artifact.Config) (view, error) {
 		}
 		tree[modelTypeKey] = t
 	}
-	for key, d := range r.Config.Defaults {
-		if tree[key] == nil {
-			tree[key] = d
+	parts := r.Config.parts(tree[modelTypeKey])
+	for _, part := range parts {
+		rename(tree, part.Rename)
+	}
+	for _, part := range parts {
+		for key, d := range part.Defaults {
+			if tree[key] == nil {
+				tree[key] = d
+			}
 		}
 	}
 	var first error
-	for i := range r.Config.Derive {
-		rule := &r.Config.Derive[i]
-		got, err := rules[rule.Rule].apply(rule, v)
-		switch {
-		case err != nil && first == nil:
-			first = r.broken(cfg, err)
-		case err == nil && got != nil:
-			tree[rule.To] = got
+	for _, part := range parts {
+		for i := range part.Derive {
+			rule := &part.Derive[i]
+			got, err := rules[rule.Rule].apply(rule, v)
+			switch {
+			case err != nil && first == nil:
+				first = r.broken(cfg, err)
+			case err == nil && got != nil:
+				tree[rule.To] = got
+			}
 		}
 	}
 	return v, first
+}
+
+// rename moves keys; one that is there under both names has the old one's value.
+func rename(tree map[string]any, names map[string]string) {
+	for _, from := range slices.Sorted(maps.Keys(names)) {
+		if got, ok := tree[from]; ok {
+			delete(tree, from)
+			tree[names[from]] = got
+		}
+	}
 }
 
 func (r *Record) broken(cfg artifact.Config, err error) error {

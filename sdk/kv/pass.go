@@ -20,7 +20,7 @@ type Segment struct {
 type Pass struct {
 	segments []Segment
 	tokens   int // of all segments
-	masks    map[maskKey]mlx.Mask
+	masks    map[maskKey]*mlx.Array
 }
 
 // maskKey holds all that a mask depends on.
@@ -28,7 +28,7 @@ type maskKey struct{ queries, keys, window int }
 
 // Begin starts a forward over the segments, in the order of their tokens. End commits it.
 func Begin(segments ...Segment) *Pass {
-	p := &Pass{segments: segments, masks: map[maskKey]mlx.Mask{}}
+	p := &Pass{segments: segments, masks: map[maskKey]*mlx.Array{}}
 	for _, g := range segments {
 		p.tokens += g.Tokens
 	}
@@ -86,7 +86,12 @@ type Attention struct {
 	Rope  *nn.Rope // nil where positions do not rotate
 	// QNorm and KNorm normalise each head [HeadDim] of queries and keys before it rotates; without weights, none.
 	QNorm, KNorm nn.RMSNorm
+	// Softcap bends scores to Softcap * tanh(score / Softcap); 0 leaves them. No kernel does it.
+	Softcap float32
 }
+
+// packs reports whether the kernel computes the attention over c.
+func (a Attention) packs(c *Cache) bool { return c.kernels && a.Softcap == 0 }
 
 // Attend takes the projections qkv [1, T, (Heads + 2 KVHeads) * HeadDim] of layer i: it rotates queries and keys, stores keys
 // and values, and returns the attention [1, T, Heads * HeadDim] of each query over all that it may see of its own sequence.
@@ -98,7 +103,7 @@ func (p *Pass) Attend(s *mlx.Scope, i int, qkv *mlx.Array, a Attention) *mlx.Arr
 	if len(p.segments) == 1 {
 		return p.attend(s, p.segments[0], i, qkv, a)
 	}
-	if p.segments[0].Cache.kernels && mlx.AttendsRows(len(p.segments)) {
+	if a.packs(p.segments[0].Cache) && mlx.AttendsRows(len(p.segments)) {
 		return p.attendRows(s, spec, i, qkv, a)
 	}
 	parts, first := make([]*mlx.Array, len(p.segments)), 0
@@ -113,7 +118,7 @@ func (p *Pass) Attend(s *mlx.Scope, i int, qkv *mlx.Array, a Attention) *mlx.Arr
 func (p *Pass) attend(s *mlx.Scope, g Segment, i int, qkv *mlx.Array, a Attention) *mlx.Array {
 	c := g.Cache
 	spec, l := c.specs[i], c.attended(s, i)
-	if c.kernels {
+	if a.packs(c) {
 		return attendPacked(s, spec, l, qkv, c.offset, g.Tokens, a)
 	}
 	q := split(s, qkv, 0, a.Heads, spec.HeadDim, a.QNorm)                          // [1, Hq, T, D]
@@ -128,7 +133,13 @@ func (p *Pass) attend(s *mlx.Scope, g Segment, i int, qkv *mlx.Array, a Attentio
 		first = max(0, c.offset-spec.Window+1)
 	}
 	keys, values := l.view(s, first, end)
-	o := s.SDPA(q, keys, values, a.Scale, p.mask(s, maskKey{g.Tokens, end - first, spec.Window}), nil)
+	shape := maskKey{g.Tokens, end - first, spec.Window}
+	var o *mlx.Array
+	if a.Softcap != 0 {
+		o = a.capped(s, q, keys, values, p.seen(s, shape))
+	} else {
+		o = s.SDPA(q, keys, values, a.Scale, p.mask(s, shape), nil)
+	}
 	return s.Reshape(s.Transpose(o, 0, 2, 1, 3), 1, -1, a.Heads*spec.HeadDim)
 }
 
@@ -186,13 +197,23 @@ func (p *Pass) mask(s *mlx.Scope, k maskKey) mlx.Mask {
 	if k.window == 0 || k.keys <= k.window {
 		return mlx.Causal()
 	}
+	return mlx.ArrayMask(p.seen(s, k))
+}
+
+// seen is the mask as an array of what each query sees; nil for everything.
+func (p *Pass) seen(s *mlx.Scope, k maskKey) *mlx.Array {
+	if k.queries == 1 {
+		return nil
+	}
 	if m, ok := p.masks[k]; ok {
 		return m
 	}
 	rows := s.ExpandDims(s.Arange(float64(k.keys-k.queries), float64(k.keys), 1, mlx.Int32), 1) // [T, 1]
 	cols := s.ExpandDims(s.Arange(0, float64(k.keys), 1, mlx.Int32), 0)                         // [1, keys]
-	seen := s.LogicalAnd(s.GreaterEqual(rows, cols), s.Less(rows, s.Add(cols, s.Scalar(float64(k.window), mlx.Int32))))
-	m := mlx.ArrayMask(seen)
+	m := s.GreaterEqual(rows, cols)
+	if k.window > 0 {
+		m = s.LogicalAnd(m, s.Less(rows, s.Add(cols, s.Scalar(float64(k.window), mlx.Int32))))
+	}
 	p.masks[k] = m
 	return m
 }

@@ -163,12 +163,3 @@ func (e Embedding) Forward(s *mlx.Scope, ids *mlx.Array) *mlx.Array {
 
 // AsLinear is the output head of a model whose head is tied to its embedding.
 func (e Embedding) AsLinear() Linear { return Linear{Weight: e.Weight, Packed: e.Packed} }
-
-// RMSNorm is w * x / sqrt(mean(x²) + eps), statistics in float32.
-type RMSNorm struct {
-	Weight *mlx.Array // [hidden]
-	Eps    float32
-}
-
-// Forward keeps the shape.
-func (n RMSNorm) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array { return s.RMSNorm(x, n.Weight, n.Eps) }

@@ -61,7 +61,7 @@ type Target struct {
 
 // packs reports whether a source goes to the kernels: the matrices that a graph multiplies by or looks rows up in.
 func (t Target) packs(src Source) bool {
-	return t.Kernels != nil && len(src.Shape) == 2 && strings.HasSuffix(src.Name, ".weight")
+	return t.Kernels != nil && len(src.Shape) == 2 && !src.Plain && strings.HasSuffix(src.Name, ".weight")
 }
 
 // Load reads all parameters. Arrays of float tensors have the target's dtype, of quantized ones float32. report is called
@@ -120,8 +120,8 @@ func (l *loader) scaled(src Source) (Source, error) {
 	if src.global == nil {
 		return src, nil
 	}
-	var buffer []byte
-	if err := l.read(*src.global, &buffer, 0, int(src.global.Bytes)); err != nil {
+	buffer := make([]byte, src.global.Bytes)
+	if err := l.read(*src.global, buffer, 0); err != nil {
 		return src, err
 	}
 	c := src.codec.(floatBlockCodec)
@@ -133,8 +133,7 @@ func (l *loader) scaled(src Source) (Source, error) {
 
 // load decodes one source into memory, which holds its whole array.
 func (l *loader) load(src Source, dtype mlx.DType, memory []byte) error {
-	width := src.Shape[len(src.Shape)-1]
-	rows := int(src.elements()) / width
+	rows, width := src.geometry()
 	rowOut := len(memory) / rows
 	return l.pieces(src, rows, width, func(p piece) error {
 		return eachRow(p.count, func(r int, scratch *scratch) error {

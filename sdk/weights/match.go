@@ -20,6 +20,45 @@ type Param struct {
 	// InterleavedHeads is the number of heads whose rows the file holds in interleaved rope order (2i, 2i+1), to be put
 	// back into half-split order (i, i+D/2); 0 for rows that lie as the graph wants them.
 	InterleavedHeads int
+	// Part is where the parameter's rows lie in a tensor that holds several parameters; nil for a tensor of its own.
+	Part *Part
+	// Plain is true for what is no matrix to multiply by, whatever its shape: the kernels do not pack it.
+	Plain bool
+}
+
+// Part is a parameter's rows within a stored tensor: of each of Groups equal runs of its rows, as many as belong to the parameter,
+// from the run's row First on.
+type Part struct {
+	Of            string // the graph's name of the stored tensor, with the parameter's ending
+	Rows          int    // of the stored tensor
+	Groups, First int
+}
+
+// row is where row r of the parameter's rows lies, and how many follow each other from there.
+func (p *Part) row(r, rows int) (at, run int) {
+	if p == nil {
+		return r, rows - r
+	}
+	each := rows / p.Groups
+	return r/each*(p.Rows/p.Groups) + p.First + r%each, each - r%each
+}
+
+// stored is the tensor that the parameter is read from, as a parameter.
+func (p Param) stored() Param {
+	if p.Part != nil {
+		p.Name, p.Shape = p.Part.Of, slices.Clone(p.Shape)
+		p.Shape[0] = p.Part.Rows
+	}
+	return p
+}
+
+// geometry is how a parameter is read: rows of so many values. Values of a vector that change places are rows.
+func (p Param) geometry() (rows, width int) {
+	width = p.Shape[len(p.Shape)-1]
+	if len(p.Shape) == 1 && (p.Part != nil || p.InterleavedHeads != 0) {
+		width = 1
+	}
+	return int(p.elements()) / width, width
 }
 
 func (p Param) elements() int64 {
@@ -56,13 +95,13 @@ type Set struct {
 
 // Match pairs params with a's tensors.
 func Match(a *artifact.Artifact, params []Param, rules Rules) (*Set, error) {
-	m := matcher{artifact: a, rules: rules, stored: map[string]artifact.Tensor{}}
+	m := matcher{artifact: a, rules: rules, stored: map[string]artifact.Tensor{}, parted: map[string]Source{}}
 	if err := m.index(); err != nil {
 		return nil, err
 	}
 	set := &Set{artifact: a}
 	for _, p := range params {
-		src, err := m.source(p)
+		src, err := m.part(p)
 		if err != nil {
 			return nil, err
 		}
@@ -83,6 +122,7 @@ type matcher struct {
 	artifact *artifact.Artifact
 	rules    Rules
 	stored   map[string]artifact.Tensor // by the graph's name; taken ones are removed
+	parted   map[string]Source          // by the graph's name: tensors of which parts were taken
 }
 
 func (m *matcher) index() error {
@@ -108,6 +148,28 @@ func (m *matcher) take(name string) (artifact.Tensor, bool) {
 	return t, ok
 }
 
+// part finds a parameter in a tensor of its own, or in one that it shares with others.
+func (m *matcher) part(p Param) (Source, error) {
+	src, ok := m.parted[p.stored().Name]
+	if !ok {
+		var err error
+		if src, err = m.source(p.stored()); err != nil {
+			return Source{}, err
+		}
+	}
+	if part := p.Part; part != nil {
+		m.parted[part.Of] = src
+		if part.Groups < 1 || part.Rows%part.Groups != 0 || p.Shape[0]%part.Groups != 0 || part.First+p.Shape[0]/part.Groups > part.Rows/part.Groups {
+			return Source{}, contract.Errorf(contract.Internal, p.Name, "%d rows from %d on of %d groups of %d rows", p.Shape[0], part.First, part.Groups, part.Rows)
+		}
+	}
+	src.Param = p
+	if p.InterleavedHeads != 0 && p.Shape[0]%(2*p.InterleavedHeads) != 0 {
+		return Source{}, corrupt(src.reads[0], "%d rows are not pairs in each of %d heads", p.Shape[0], p.InterleavedHeads)
+	}
+	return src, nil
+}
+
 func (m *matcher) source(p Param) (Source, error) {
 	t, ok := m.take(p.Name)
 	if !ok {
@@ -115,9 +177,6 @@ func (m *matcher) source(p Param) (Source, error) {
 	}
 	if len(p.Shape) == 0 {
 		return Source{}, contract.Errorf(contract.Internal, p.Name, "a parameter without a shape")
-	}
-	if p.InterleavedHeads != 0 && p.Shape[0]%(2*p.InterleavedHeads) != 0 {
-		return Source{}, corrupt(t, "%d rows are not pairs in each of %d heads", p.Shape[0], p.InterleavedHeads)
 	}
 	path, isWeight := strings.CutSuffix(p.Name, ".weight")
 	if scales, quantized := m.stored[path+".scales"]; quantized && isWeight {

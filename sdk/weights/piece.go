@@ -51,8 +51,14 @@ func (l *loader) pieces(src Source, rows, width int, use func(piece) error) erro
 	read := func(first, turn int) (piece, error) {
 		p := piece{first: first, count: min(most, rows-first), sizes: sizes}
 		for i, t := range src.reads {
-			if err := l.read(t, &l.buffers[turn][i], first*sizes[i], p.count*sizes[i]); err != nil {
-				return p, err
+			l.buffers[turn][i] = grown(l.buffers[turn][i], p.count*sizes[i])
+			for done := 0; done < p.count; {
+				at, run := src.Part.row(first+done, rows)
+				run = min(run, p.count-done)
+				if err := l.read(t, l.buffers[turn][i][done*sizes[i]:(done+run)*sizes[i]], at*sizes[i]); err != nil {
+					return p, err
+				}
+				done += run
 			}
 			p.bytes[i] = l.buffers[turn][i]
 		}
@@ -77,14 +83,13 @@ func (l *loader) pieces(src Source, rows, width int, use func(piece) error) erro
 	return err
 }
 
-// read fills buffer with n bytes of t from off.
-func (l *loader) read(t artifact.Tensor, buffer *[]byte, off, n int) error {
+// read fills buffer with bytes of t from off.
+func (l *loader) read(t artifact.Tensor, buffer []byte, off int) error {
 	if err := l.ctx.Err(); err != nil {
 		return contract.Errorf(contract.Cancelled, t.Name, "loading was cancelled: %w", err)
 	}
-	*buffer = grown(*buffer, n)
-	got, err := l.set.artifact.ReadAt(t, *buffer, int64(off))
-	if got == n && (err == nil || errors.Is(err, io.EOF)) {
+	got, err := l.set.artifact.ReadAt(t, buffer, int64(off))
+	if got == len(buffer) && (err == nil || errors.Is(err, io.EOF)) {
 		return nil
 	}
 	if err == nil || errors.Is(err, io.EOF) {

@@ -13,8 +13,9 @@ import (
 func (s *Set) StoredBytes() int64 {
 	var n int64
 	for _, src := range s.sources {
-		for _, t := range src.reads {
-			n += t.Bytes
+		rows, width := src.geometry()
+		for _, size := range src.codec.rowBytes(width) {
+			n += int64(rows) * int64(size)
 		}
 		if src.global != nil {
 			n += src.global.Bytes
@@ -62,8 +63,7 @@ func (p packing) reserve(k *mlx.Kernels, rows, width int) (*mlx.Packed, error) {
 func (s *Set) StagingBytes(target Target) int64 {
 	var most int64
 	for _, src := range s.sources {
-		width := src.Shape[len(src.Shape)-1]
-		rows := int(src.elements()) / width
+		rows, width := src.geometry()
 		row, staged := 0, 0
 		for _, n := range src.codec.rowBytes(width) {
 			row += n

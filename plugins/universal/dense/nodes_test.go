@@ -1,4 +1,4 @@
-package llama
+package dense
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func TestALayerOfADecodeStepIsFiveNodes(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { require.NoError(t, a.Close()) }()
 			c := readConfig(t, a)
-			set, err := Match(a, c)
+			set, err := Match(a, &c)
 			require.NoError(t, err)
 			tensors, err := set.Load(context.Background(), s, weights.Target{DType: mlx.Float32, Kernels: k}, func(weights.Progress) {})
 			require.NoError(t, err)

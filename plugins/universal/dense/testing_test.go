@@ -1,4 +1,4 @@
-package llama
+package dense
 
 import (
 	"context"
@@ -29,7 +29,7 @@ var tinyPaths map[string]string
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "clade-tiny-")
 	if err == nil {
-		tinyPaths, err = tiny.WriteAll(dir, tiny.Llama())
+		tinyPaths, err = tiny.WriteAll(dir, append(tiny.Llama(), tiny.Dense(rowNames()...)...))
 	}
 	if err != nil {
 		panic(err)
@@ -64,7 +64,7 @@ func readConfig(t *testing.T, a *artifact.Artifact) Config {
 		if record.Match(a.Config()).OK {
 			parsed, err := record.Parse(a)
 			require.NoError(t, err)
-			c, err := ReadConfig(parsed.Config)
+			c, err := ReadConfig(parsed.Config, a.Format)
 			require.NoError(t, err)
 			return c
 		}
@@ -117,7 +117,7 @@ func openWrapped(t *testing.T, path string, target weights.Target, config engine
 	require.NoError(t, err)
 	defer func() { require.NoError(t, a.Close()) }()
 	c := readConfig(t, a)
-	set, err := Match(a, c)
+	set, err := Match(a, &c)
 	require.NoError(t, err)
 	worker, err := r.NewWorker(mlx.CPU)
 	require.NoError(t, err)
@@ -191,15 +191,22 @@ type golden struct {
 	Vocab    int
 	LastRows map[string]string `json:"last_rows"`
 	Greedy   []int32
+	BFloat16 map[string]string // digests of last rows
 }
 
 func goldens(t *testing.T) []golden {
 	t.Helper()
-	data, err := os.ReadFile("../testdata/llama.json")
+	all := readGoldens(t, "llama.json")
+	require.Len(t, all, len(tiny.Llama()))
+	return all
+}
+
+func readGoldens(t *testing.T, name string) []golden {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "testdata", name))
 	require.NoError(t, err)
 	var file struct{ Checkpoints []golden }
 	require.NoError(t, json.Unmarshal(data, &file))
-	require.Len(t, file.Checkpoints, len(tiny.Llama()))
 	return file.Checkpoints
 }
 

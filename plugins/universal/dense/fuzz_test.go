@@ -1,4 +1,4 @@
-package llama
+package dense
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 
 // A config is untrusted: whatever it holds is read or refused with a Kind, never a panic, and what was read can be listed.
 func FuzzReadConfig(f *testing.F) {
-	f.Add([]byte(`{"hidden_size":64,"intermediate_size":128,"vocab_size":256,"num_hidden_layers":1,"num_attention_heads":4,
+	f.Add([]byte(`{"model_type":"llama","hidden_size":64,"intermediate_size":128,"vocab_size":256,"num_hidden_layers":1,"num_attention_heads":4,
 		"num_key_value_heads":2,"head_dim":16,"rms_norm_eps":1e-6,"rope_theta":1e4,"layer_types":["full_attention"],
 		"quantization":{"bits":4,"group_size":64,"lm_head":false,"model.embed_tokens":{"bits":8}}}`))
 	f.Add([]byte(`{"rope_scaling":{"rope_type":"yarn","factor":{"__float__":"NaN"}},"layer_types":["sliding_attention"]}`))
@@ -24,7 +24,7 @@ func FuzzReadConfig(f *testing.F) {
 			return
 		}
 		known := []contract.Kind{contract.ArtifactCorrupt, contract.UnsupportedModel}
-		c, err := ReadConfig(parsed)
+		c, err := ReadConfig(parsed, artifact.Safetensors)
 		if err != nil {
 			require.Contains(t, known, contract.KindOf(err), "%v", err)
 		} else if c.Layers < 1000 {

@@ -1,4 +1,4 @@
-package llama
+package dense
 
 import (
 	"context"

@@ -1,0 +1,208 @@
+package dense
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/kv"
+	"github.com/clademl/clade/sdk/nn"
+)
+
+// Config is a row with the numbers of one model: the canonical config of the family's record, whose dialect has filled every
+// default.
+type Config struct {
+	Row                                     // its switches are settled: always or never
+	HiddenSize, IntermediateSize, VocabSize int
+	Layers, Heads, KVHeads, HeadDim         int
+	Eps                                     float32
+	Tied                                    bool
+
+	EmbedScale, ResidualScale      float64 // 1 for none
+	AttentionScale                 float32
+	HeadDivisor, LogitScale        float64 // of hidden states in front of the head; of logits
+	LogitDivisor                   float64
+	AttentionSoftcap, FinalSoftcap float64 // 0 for none
+	Rope                           nn.RopeConfig
+	LocalRope                      *nn.RopeConfig // of sliding layers, where they have their own
+	Rotates                        []bool         // by layer
+	// Windows has one entry a layer: how many tokens back it sees, 0 for all.
+	Windows []int
+	// MaxPositions is the trained context; 0 when the config states none.
+	MaxPositions int
+	EOS          []int32
+	// Notes are what a person would want to know of how the config was read.
+	Notes []string
+}
+
+// ReadConfig reads a config that the record parsed, of a file in a format. A field that is missing or impossible is ArtifactCorrupt
+// naming it; a variant that this graph does not compute is UnsupportedModel.
+func ReadConfig(parsed artifact.Config, format artifact.Format) (Config, error) {
+	f := parsed.Fields()
+	r := reader{Fields: f, parsed: parsed, gguf: format == artifact.GGUF}
+	kind := f.Text("model_type")
+	row, ok := rows[kind]
+	if f.Err() == nil && !ok {
+		return Config{}, contract.Errorf(contract.UnsupportedModel, parsed.Name()+": model_type", "%q is no row of the graph's table", kind)
+	}
+	c := Config{
+		Row: row, HiddenSize: f.Size("hidden_size"), IntermediateSize: f.Size("intermediate_size"), VocabSize: f.Size("vocab_size"),
+		Layers: f.Size("num_hidden_layers"), Heads: f.Size("num_attention_heads"), KVHeads: f.Size("num_key_value_heads"),
+		HeadDim: f.Size("head_dim"), MaxPositions: f.Int("max_position_embeddings"), EOS: f.Ints("eos_token_ids"),
+	}
+	c.Windows = r.windows(c.Layers)
+	if f.Err() == nil && c.Heads%c.KVHeads != 0 {
+		f.Corrupt("num_key_value_heads", "%d heads are no multiple of %d", c.Heads, c.KVHeads)
+	}
+	if f.Err() == nil {
+		r.switches(&c)
+		r.numbers(&c)
+		r.positions(&c)
+	}
+	return c, f.Err()
+}
+
+// Caches is what each layer keeps.
+func (c Config) Caches() []kv.Spec {
+	out := make([]kv.Spec, c.Layers)
+	for i := range out {
+		out[i] = kv.Spec{Heads: c.KVHeads, HeadDim: c.HeadDim, Window: c.Windows[i]}
+	}
+	return out
+}
+
+// reader reads what rows name.
+type reader struct {
+	*artifact.Fields
+	parsed artifact.Config
+	gguf   bool
+}
+
+// settle makes a switch always or never.
+func (r reader) settle(s *Switch) {
+	if *s != "" && *s != always {
+		if r.Flag(string(*s)) {
+			*s = always
+		} else {
+			*s = ""
+		}
+	}
+}
+
+// switches settles what the config's flags decide.
+func (r reader) switches(c *Config) {
+	for _, s := range []*Switch{&c.NormBias, &c.QKVBias, &c.OBias, &c.MLPBias, &c.Parallel.If} {
+		r.settle(s)
+	}
+	if c.QKNormIf != "" {
+		if r.settle(&c.QKNormIf); c.QKNormIf == "" {
+			c.QKNorm = noQKNorm
+		}
+	}
+	eps := "rms_norm_eps"
+	if c.Norm == layerNorm {
+		eps = "layer_norm_eps"
+	}
+	if c.Eps = float32(r.Float(eps)); !(c.Eps > 0) {
+		r.Corrupt(eps, "must be positive")
+	}
+	switch c.Head {
+	case byConfig:
+		c.Tied = r.Flag("tie_word_embeddings")
+	case own, ifStored:
+		c.Tied = r.gguf && r.Flag("tie_word_embeddings") // there it says whether the file has a head
+	case tied:
+		c.Tied = true
+	}
+	r.activation(c.Act)
+}
+
+// activation refuses a config that wants another one than its architecture's. mlx-lm reads none of the spellings, and files have
+// either kind of gelu for the other.
+func (r reader) activation(act Act) {
+	key, known := "hidden_act", []string{"", "silu", "swish"}
+	if act != silu {
+		key, known = "activation", []string{"", "gelu", "gelu_pytorch_tanh"} // the dialects move it there
+	}
+	if name := r.Text(key); !slices.Contains(known, name) {
+		r.Unsupported("hidden_act", "the activation %q is not this architecture's", name)
+	}
+}
+
+// number is what the config has at key; without a key, otherwise. It is never zero, negative or infinite.
+func (r reader) number(key Number, otherwise float64) float64 {
+	if key == "" {
+		return otherwise
+	}
+	v := r.Float(string(key))
+	if !(v > 0) || math.IsInf(v, 0) || float32(v) == 0 || math.IsInf(float64(float32(v)), 0) {
+		r.Corrupt(string(key), "%g is not positive", v)
+		return 1
+	}
+	return v
+}
+
+// numbers reads multipliers and caps.
+func (r reader) numbers(c *Config) {
+	c.EmbedScale = r.number(c.EmbedBy, 1)
+	switch root := math.Sqrt(float64(c.HiddenSize)); c.Embed {
+	case rootWidth:
+		c.EmbedScale = root
+	case rootWidthBF16:
+		c.EmbedScale = bfloat16(root)
+	case plain:
+	}
+	c.ResidualScale = r.number(c.Residual, 1)
+	if c.Depth != "" {
+		c.ResidualScale = r.number(c.Depth, 1) / math.Sqrt(float64(c.Layers))
+	}
+	c.LogitDivisor, c.LogitScale, c.HeadDivisor = r.number(c.DivideBy, 1), r.number(c.TimesBy, 1), 1
+	if c.WidthBase != "" {
+		c.HeadDivisor = float64(c.HiddenSize) / r.number(c.WidthBase, 1)
+	}
+	c.AttentionSoftcap, c.FinalSoftcap = r.number(c.AttnCap, 0), r.number(c.FinalCap, 0)
+	c.AttentionScale = r.scale(c)
+}
+
+// scale is attention's.
+func (r reader) scale(c *Config) float32 {
+	switch {
+	case c.ScaleBy != "":
+		return float32(r.number(c.ScaleBy, 1))
+	case c.ScaleOf == "":
+		return float32(math.Pow(float64(c.HeadDim), -0.5))
+	case r.gguf && c.Layers == c.GGUF.Widest: // the file does not say; llama.cpp knows the size by its layers
+		return float32(math.Pow(float64(c.HiddenSize/c.Heads), -0.5))
+	case r.gguf:
+		return float32(math.Pow(float64(c.HeadDim), -0.5))
+	}
+	return float32(math.Pow(r.number(c.ScaleOf, 1), -0.5))
+}
+
+// bfloat16 rounds to eight bits of fraction, ties to even.
+func bfloat16(v float64) float64 {
+	bits := math.Float32bits(float32(v))
+	return float64(math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff))
+}
+
+// windows reads layer_types; a bare sliding_window without them changes nothing, as in mlx-lm.
+func (r reader) windows(layers int) []int {
+	types := r.Texts("layer_types")
+	if len(types) != layers {
+		r.Corrupt("layer_types", "%d types for %d layers", len(types), layers)
+		return nil
+	}
+	out := make([]int, layers)
+	for i, t := range types {
+		switch t {
+		case "full_attention":
+		case "sliding_attention":
+			out[i] = r.Size("sliding_window")
+		default:
+			r.Unsupported(fmt.Sprintf("layer_types[%d]", i), "attention of type %q is not computed", t)
+		}
+	}
+	return out
+}

@@ -1,0 +1,80 @@
+package dense
+
+import (
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/engine"
+	"github.com/clademl/clade/sdk/kernels"
+	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/weights"
+)
+
+// revision of what the graph computes (engine.Graph).
+const revision = 1
+
+// Graph is the generic entry of a graph table.
+func Graph() engine.Graph {
+	return engine.Graph{ID: "dense", Revision: revision, Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name}, Read: read}
+}
+
+func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
+	c, err := ReadConfig(parsed, a.Format)
+	if err != nil {
+		return engine.Blueprint{}, err
+	}
+	set, err := Match(a, &c)
+	if err != nil {
+		return engine.Blueprint{}, err
+	}
+	return engine.Blueprint{
+		Layout:  engine.Layout{Vocab: c.VocabSize, Caches: c.Caches()},
+		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes, Notes: c.Notes, Unfused: c.unfused(), Uncertain: c.uncertain(),
+		Build: func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model { return New(s, c, w, dtype) },
+	}, nil
+}
+
+// unfused names the parts of the graph that no kernel has: MLX's operations compute them beside the kernels.
+func (c Config) unfused() []string {
+	var out []string
+	say := func(is bool, what string) {
+		if is {
+			out = append(out, what)
+		}
+	}
+	say(c.Norm == layerNorm, "layer norms")
+	say(c.Norms.AttnOut != "", "norms of outputs")
+	say(c.QKNorm != noQKNorm && c.QKNorm != perHead, "norms of queries and keys")
+	say(c.Act == gelu || c.Ungated, "the activation")
+	say(c.AttentionSoftcap != 0, "attention with a softcap")
+	say(c.EmbedScale != 1 || c.ResidualScale != 1 || c.LogitScale != 1 || c.LogitDivisor != 1 || c.HeadDivisor != 1, "multipliers")
+	say(c.FinalSoftcap != 0, "the softcap of logits")
+	return out
+}
+
+// uncertain says why tokens depend on how a prompt is cut.
+func (c Config) uncertain() string {
+	if c.AttentionSoftcap != 0 {
+		return "attention with a softcap runs as stock operations"
+	}
+	return ""
+}
+
+// tokenBytes counts what one token of an evaluation holds at the widest place of a block: the residual stream and norms, and
+// either attention or the MLP. Stock attention keeps the scores twice, before and after softmax; the kernels widen their input
+// to float32 and keep no scores.
+func (c Config) tokenBytes(context int, dtype mlx.DType, packed bool) int64 {
+	residual, size := 4*int64(c.HiddenSize), int64(dtype.Size())
+	heads := int64(c.Heads) * int64(c.HeadDim)
+	attention := 2*int64(c.Heads)*int64(context) + 3*heads
+	mlp := 4 * int64(c.IntermediateSize)
+	if packed && len(c.unfused()) == 0 {
+		held := residual + max(int64(c.Heads+2*c.KVHeads)*int64(c.HeadDim)+heads, int64(c.IntermediateSize))
+		return held*size + 4*(max(int64(c.HiddenSize), int64(c.IntermediateSize), heads)+heads)
+	}
+	if packed && c.AttentionSoftcap == 0 {
+		attention = 4 * heads
+	}
+	if c.AttentionSoftcap != 0 {
+		attention += 2 * int64(c.Heads) * int64(context) // bent scores beside the plain ones
+	}
+	return (residual + 2*int64(c.HiddenSize) + max(attention, mlp)) * size
+}

@@ -1,0 +1,58 @@
+package dense
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/clademl/clade/sdk/nn"
+)
+
+// positions reads how layers rotate.
+func (r reader) positions(c *Config) {
+	dims := c.HeadDim
+	if c.Partial != "" {
+		dims = int(float64(c.HeadDim) * r.number(c.Partial, 1))
+	}
+	if given := r.Int("rotary_dim"); given != 0 && r.gguf {
+		dims = given
+	}
+	if dims < 2 || dims > c.HeadDim || dims%2 != 0 {
+		r.Corrupt("head_dim", "%d of %d channels cannot rotate in pairs", dims, c.HeadDim)
+		return
+	}
+	c.Rope = nn.ReadRope(r.Fields, dims, c.MaxPositions)
+	if c.LocalTheta != "" {
+		local := nn.RopeConfig{Dims: dims, Base: r.number(c.LocalTheta, 1), Traditional: c.Rope.Traditional, Kind: nn.RopeDefault}.Defaults()
+		if err := local.Check(); err != nil {
+			r.Corrupt(string(c.LocalTheta), "%w", err)
+		}
+		c.LocalRope = &local
+	}
+	c.Rotates = r.rotates(c)
+	if _, ok := r.parsed.Lookup("rope_parameters"); ok {
+		c.Notes = append(c.Notes, fmt.Sprintf("positions follow rope_parameters of %s: base %g, type %s", r.parsed.Name(), c.Rope.Base, c.Rope.Kind))
+	}
+}
+
+// rotates says which layers rotate.
+func (r reader) rotates(c *Config) []bool {
+	out := slices.Repeat([]bool{true}, c.Layers)
+	switch c.NoRope {
+	case listed:
+		list := r.Ints("no_rope_layers")
+		if len(list) != c.Layers {
+			r.Corrupt("no_rope_layers", "%d entries for %d layers", len(list), c.Layers)
+			return out
+		}
+		for i, v := range list {
+			out[i] = v != 0
+		}
+	case fullLayers:
+		slides := slices.ContainsFunc(c.Windows, func(w int) bool { return w > 0 })
+		for i, w := range c.Windows {
+			out[i] = w > 0 || !slides
+		}
+	case none:
+	}
+	return out
+}
