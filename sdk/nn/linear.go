@@ -119,14 +119,24 @@ func Project(s *mlx.Scope, norm RMSNorm, x *mlx.Array, layers ...Linear) *mlx.Ar
 
 // SwiGLU is silu(gate(norm(x))) * up(norm(x)): [.., in] to [.., out]. One kernel when packed.
 func SwiGLU(s *mlx.Scope, norm RMSNorm, x *mlx.Array, gate, up Linear) *mlx.Array {
+	return gated(s, norm, x, gate, up, mlx.SiLU, s.SiLU)
+}
+
+// GeGLU is gelu_tanh(gate(norm(x))) * up(norm(x)): [.., in] to [.., out]. One kernel when packed.
+func GeGLU(s *mlx.Scope, norm RMSNorm, x *mlx.Array, gate, up Linear) *mlx.Array {
+	return gated(s, norm, x, gate, up, mlx.GELUTanh, func(x *mlx.Array) *mlx.Array { return GELUTanh(s, x) })
+}
+
+// gated is act(gate(norm(x))) * up(norm(x)); kernel is act's.
+func gated(s *mlx.Scope, norm RMSNorm, x *mlx.Array, gate, up Linear, kernel mlx.Gate, act func(*mlx.Array) *mlx.Array) *mlx.Array {
 	w, cs := packed([]Linear{gate, up}), changes(gate, up)
-	fused := mlx.PackedLinear{Weights: w, Gate: mlx.SiLU, Norm: norm.Weight, Eps: norm.Eps}
+	fused := mlx.PackedLinear{Weights: w, Gate: kernel, Norm: norm.Weight, Eps: norm.Eps}
 	if w != nil && (len(cs) == 0 || kernelTakes(cs)) {
 		return product(s, x, fused, cs)
 	}
 	apart := func(x *mlx.Array, cs []change) *mlx.Array {
 		x = norm.Forward(s, x)
-		return s.Mul(s.SiLU(addChanges(s, gate.plain(s, x), x, cs, 0)), addChanges(s, up.plain(s, x), x, cs, 1))
+		return s.Mul(act(addChanges(s, gate.plain(s, x), x, cs, 0)), addChanges(s, up.plain(s, x), x, cs, 1))
 	}
 	plain := func(x *mlx.Array) *mlx.Array {
 		if w != nil {

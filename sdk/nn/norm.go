@@ -46,12 +46,3 @@ func GELUTanh(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	inner := s.MulScalar(s.Add(x, s.MulScalar(s.PowScalar(x, 3), 0.044715)), math.Sqrt(2/math.Pi))
 	return s.Mul(s.MulScalar(x, 0.5), s.AddScalar(s.Tanh(inner), 1))
 }
-
-// GeGLU is gelu_tanh(gate(norm(x))) * up(norm(x)): [.., in] to [.., out]. One kernel when packed.
-func GeGLU(s *mlx.Scope, norm RMSNorm, x *mlx.Array, gate, up Linear) *mlx.Array {
-	if w := packed([]Linear{gate, up}); w != nil {
-		return s.PackedLinear(x, mlx.PackedLinear{Weights: w, Gate: mlx.GELUTanh, Norm: norm.Weight, Eps: norm.Eps})
-	}
-	x = norm.Forward(s, x)
-	return s.Mul(GELUTanh(s, gate.Forward(s, x)), up.Forward(s, x))
-}
