@@ -110,7 +110,7 @@ test: build ## the test suite, with the race detector
 	@tools/not-run
 
 test-full: test $(DEMO_MODEL) bin/oracle/.made ## and the comparisons with a live mlx-lm, transformers and tokenizers
-	@CLADE_SCHEDULES=1000 CGO_ENABLED=1 go test -tags full -timeout 30m ./sdk/tokenizer/... ./sdk/guidance ./sdk/engine/schedule ./plugins/universal/... ./plugins/qwen/... ./core/plugins/publish ./core/e2e
+	@CLADE_SCHEDULES=1000 CLADE_KILLS=50 CGO_ENABLED=1 go test -tags full -timeout 30m ./sdk/tokenizer/... ./sdk/guidance ./sdk/engine/schedule ./plugins/universal/... ./plugins/qwen/... ./core/plugins/publish ./core/e2e
 	@tools/oracles bin/oracle/bin/python $(DEMO_MODEL)
 	@native/kernels/check bin/native/kernels-check
 	@PLUGINS=universal tools/reproducible

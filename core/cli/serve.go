@@ -39,6 +39,7 @@ func (a *app) serveCommand() *cobra.Command {
 	a.bind(flags, "top-k", "serve.top_k", "top_k of requests that name none")
 	a.bind(flags, "min-p", "serve.min_p", "min_p of requests that name none")
 	a.bind(flags, "max-tokens", "serve.max_tokens", "max_tokens of requests that name none")
+	a.bind(flags, "volatile-headers", "serve.volatile_headers", "drop or keep: lines of system prompts that change with every request and tell the model nothing")
 	a.bind(flags, "thinking", "serve.thinking", "on or off: whether models with a switch reason, in requests that say nothing of it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		h, err := a.host()
@@ -57,7 +58,8 @@ func (a *app) serveCommand() *cobra.Command {
 		s, err := serve.New(serve.Options{
 			Host: c.Host, Port: c.Port, APIKey: c.APIKey, AllowedHosts: c.AllowedHosts, InsecureNoAuth: c.InsecureNoAuth,
 			DrainTimeout: c.DrainTimeout, MaxRequestBytes: c.MaxRequestBytes, Lazy: c.Lazy, KeepAlive: c.KeepAlive, StateDir: state, Logger: h.log,
-			Listening: func(addr net.Addr) { _, _ = fmt.Fprintf(a.Err, "clade: listening on http://%s\n", addr) },
+			VolatileHeaders: c.VolatileHeaders == "keep",
+			Listening:       func(addr net.Addr) { _, _ = fmt.Fprintf(a.Err, "clade: listening on http://%s\n", addr) },
 		}, models)
 		if err != nil {
 			return err

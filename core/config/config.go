@@ -95,6 +95,8 @@ type Serve struct {
 	TopK        *uint32
 	MinP        *float64
 	MaxTokens   *uint32
+	// VolatileHeaders is drop or keep.
+	VolatileHeaders string
 	// Thinking is on, off, or empty: the family's or the template's choice.
 	Thinking string
 }

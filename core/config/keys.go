@@ -170,6 +170,10 @@ var keys = []key{
 	},
 	{name: "serve.max_tokens", doc: "max_tokens of requests that name none", set: optional32(func(c *Config) **uint32 { return &c.Serve.MaxTokens })},
 	{
+		name: "serve.volatile_headers", def: "drop", doc: "drop or keep: lines of system prompts that clients write for others than the model and that change with every request",
+		set: oneOf(func(c *Config) *string { return &c.Serve.VolatileHeaders }, "drop", "keep"),
+	},
+	{
 		name: "serve.thinking", doc: "on or off: whether models with a switch reason, in requests that say nothing of it; empty: the model's own choice",
 		set: oneOf(func(c *Config) *string { return &c.Serve.Thinking }, "", "on", "off"),
 	},

@@ -92,15 +92,54 @@ func constraintOptions() []option {
 // ToolsSchema is the JSON schema of a call of one of some functions (AnyTool), or of the named one: an object with the function's name and
 // its arguments. tools are OpenAI's definitions, as a client wrote them.
 func ToolsSchema(tools json.RawMessage, named string) (string, error) {
-	var list []struct {
-		Function struct {
-			Name       string          `json:"name"`
-			Parameters json.RawMessage `json:"parameters"`
-		} `json:"function"`
+	list, err := functionsOf(tools)
+	if err != nil {
+		return "", err
+	}
+	return schemaOf(list, named)
+}
+
+// StrictSchema is the schema of a call where a function is strict: its arguments follow its schema, those of others are any object. It
+// is empty where none is strict.
+func StrictSchema(tools json.RawMessage) (string, error) {
+	list, err := functionsOf(tools)
+	if err != nil {
+		return "", err
+	}
+	strict := false
+	for i := range list {
+		if f := &list[i].Function; f.Strict {
+			strict = true
+		} else {
+			f.Parameters = nil
+		}
+	}
+	if !strict {
+		return "", nil
+	}
+	return schemaOf(list, AnyTool)
+}
+
+// function is one of OpenAI's definitions.
+type function struct {
+	Function struct {
+		Name       string          `json:"name"`
+		Parameters json.RawMessage `json:"parameters"`
+		Strict     bool            `json:"strict"`
+	} `json:"function"`
+}
+
+func functionsOf(tools json.RawMessage) (list []function, err error) {
+	if len(tools) == 0 {
+		return nil, nil
 	}
 	if err := json.Unmarshal(tools, &list); err != nil {
-		return "", contract.Errorf(contract.InvalidArgument, "tools", "want a list of functions: %w", err)
+		return nil, contract.Errorf(contract.InvalidArgument, "tools", "want a list of functions: %w", err)
 	}
+	return list, nil
+}
+
+func schemaOf(list []function, named string) (string, error) {
 	var calls []string
 	for _, t := range list {
 		if named != AnyTool && t.Function.Name != named {

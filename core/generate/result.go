@@ -29,6 +29,8 @@ type Prompt struct {
 	Tools json.RawMessage
 	// Call holds the reply to one call of the named tool, or of any for AnyTool; "" leaves it to the model.
 	Call string
+	// Borders are positions in the ids where another prompt may part from this one, in ascending order.
+	Borders []uint32
 	// Notes say what of the request was honoured in part.
 	Notes []string
 }

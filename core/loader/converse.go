@@ -2,6 +2,7 @@ package loader
 
 import (
 	"strings"
+	"time"
 
 	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/chat/reply"
@@ -14,35 +15,35 @@ const effortVariable = "reasoning_effort"
 
 // converse renders a conversation. Whether the model thinks is decided by the request, then by the server, then by the family, then by
 // the template itself; what a request asks of a template that cannot do it is refused by name.
-func (t *text) converse(c chat.Conversation, server *bool, generationPrompt bool) (string, generate.Prompt, error) {
+func (t *text) converse(c chat.Conversation, server *bool, generationPrompt bool) (string, generate.Prompt, chat.RenderOptions, error) {
 	p := generate.Prompt{Reply: true, Tools: c.Tools}
-	o := chat.RenderOptions{AddGenerationPrompt: generationPrompt, DocumentsJSON: c.Documents, Kwargs: map[string]any{}}
+	o := chat.RenderOptions{AddGenerationPrompt: generationPrompt, DocumentsJSON: c.Documents, Kwargs: map[string]any{}, Now: time.Now()}
 	if t.template == nil {
 		_, err := t.render(c.Messages, o)
-		return "", p, err
+		return "", p, o, err
 	}
 	for k, v := range c.Kwargs {
 		o.Kwargs[k] = v
 	}
 	if err := t.think(c, server, &o, &p); err != nil {
-		return "", p, err
+		return "", p, o, err
 	}
 	if len(c.Tools) > 0 {
 		if !t.abilities.Tools {
-			return "", p, contract.Errorf(contract.UnsupportedOption, "tools", "the model's chat template has no place for tools")
+			return "", p, o, contract.Errorf(contract.UnsupportedOption, "tools", "the model's chat template has no place for tools")
 		}
 		var err error
 		if o.Tools, err = chat.PrepareTools(c.Tools); err != nil {
-			return "", p, err
+			return "", p, o, err
 		}
 	}
 	if len(c.Documents) > 0 && !strings.Contains(t.source, "documents") {
-		return "", p, contract.Errorf(contract.UnsupportedOption, "documents", "the model's chat template has no place for documents")
+		return "", p, o, contract.Errorf(contract.UnsupportedOption, "documents", "the model's chat template has no place for documents")
 	}
 	chat.ParseArguments(c.Messages)
 	text, err := t.render(c.Messages, o)
 	p.Inside = t.reasoning.Inside(text)
-	return text, p, err
+	return text, p, o, err
 }
 
 // think sets the template's variables of reasoning.
@@ -104,11 +105,13 @@ func (m *Model) Prompt(c chat.Conversation) (generate.Prompt, error) { return m.
 
 // ServerPrompt is Prompt with the server's choice of reasoning below the request's.
 func (m *Model) ServerPrompt(c chat.Conversation, thinking *bool) (generate.Prompt, error) {
-	rendered, p, err := m.text.converse(c, thinking, true)
+	rendered, p, o, err := m.text.converse(c, thinking, true)
 	if err != nil {
 		return p, err
 	}
-	p.IDs, err = m.text.encode(rendered, false)
+	if p.IDs, err = m.text.encode(rendered, false); err == nil {
+		p.Borders = m.borders(c, o, p.IDs)
+	}
 	return p, err
 }
 

@@ -52,7 +52,11 @@ func (m *Model) GenerateLayers(ctx context.Context, p generate.Prompt, layers ge
 	if err != nil {
 		return generate.Result{}, err
 	}
-	run := &request{model: m, ids: p.IDs, start: settings.Start("r-"+rand.Text(), stops, room), limit: room, reader: reader}
+	start := settings.Start("r-"+rand.Text(), stops, room)
+	if m.honours(restorePoints) {
+		start.RestorePoints = p.Borders
+	}
+	run := &request{model: m, ids: p.IDs, start: start, limit: room, reader: reader}
 	finish, err := run.run(ctx)
 	if err != nil {
 		return generate.Result{}, m.blame(ctx, err)

@@ -3,6 +3,9 @@ package loader
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/clademl/clade/core/chat/toolcall"
 	"github.com/clademl/clade/core/generate"
@@ -24,12 +27,81 @@ func (t *text) held(p generate.Prompt, asked *generate.Constraint) (*generate.Co
 			return nil, err
 		}
 	}
-	if asked != nil && p.Inside {
+	if asked == nil {
+		return t.strict(p)
+	}
+	if p.Inside {
 		return nil, contract.Errorf(contract.UnsupportedOption, "constraint", "the prompt ends within a thought, which a grammar would hold too").
 			WithNext("switch reasoning off, or leave the grammar out")
 	}
 	return asked, nil
 }
+
+// strict is the grammar of an answer in which calls of strict functions follow their schemas; nil where none is strict. All else of the
+// answer is free: thoughts, text, as many calls as the model likes.
+func (t *text) strict(p generate.Prompt) (*generate.Constraint, error) {
+	schema, err := generate.StrictSchema(p.Tools)
+	if err != nil || schema == "" {
+		return nil, err
+	}
+	at := slices.IndexFunc(t.syntaxes, writesJSON)
+	if at < 0 {
+		return nil, contract.Errorf(contract.UnsupportedOption, "strict", "this model does not write its calls as JSON, and a schema cannot hold them").
+			WithNext("leave strict out")
+	}
+	s := t.syntaxes[at]
+	call := "\ncall: %json {" + bareOptions + "," + schema[1:] + "\n"
+	if s == toolcall.BareJSON { // an answer is a call or a text, which does not begin as one
+		return &generate.Constraint{Lark: "start: call | FREE\n" + t.free(nil) + call}, nil
+	}
+	open, special := t.mark(s.Open), t.special(s.Open)
+	end := ""
+	if s.Close != "" {
+		end = ` "\n" ` + t.mark(s.Close)
+	}
+	if special {
+		return &generate.Constraint{Lark: "start: free* (one free*)*\none: " + open + ` "\n" call` + end + "\nfree: FREE" + t.thoughts() + "\n" + t.free(s) + call}, nil
+	}
+	// A marker that is text ends the text before it as soon as it is complete.
+	head := "start: (head call" + end + ")* FREE?\nhead[lazy]: /(?s:.*)" + pattern(s.Open) + "\\n/\n"
+	return &generate.Constraint{Lark: head + t.free(nil) + call}, nil
+}
+
+func writesJSON(s *toolcall.Syntax) bool {
+	return s == toolcall.BareJSON || s == toolcall.Tagged || s == toolcall.PythonTag
+}
+
+// thoughts are the special tokens of thoughts, which text has no place for.
+func (t *text) thoughts() string {
+	out := ""
+	if t.reasoning == nil {
+		return out
+	}
+	for _, mark := range []string{t.reasoning.Open, t.reasoning.Close} {
+		if t.special(mark) {
+			out += " | " + t.mark(mark)
+		}
+	}
+	return out
+}
+
+// free is the terminal of a text that is no call in any syntax of the model but the one whose marker is a token of its own.
+func (t *text) free(marked *toolcall.Syntax) string {
+	out := "FREE: /(?s:.+)/"
+	for _, s := range t.syntaxes {
+		switch {
+		case s == marked:
+		case s.Open != "":
+			out += " & ~/(?s:.*)" + pattern(s.Open) + "(?s:.*)/"
+		case s.Starts != "":
+			out += ` & ~/\s*` + pattern(s.Starts) + "(?s:.*)/"
+		}
+	}
+	return out
+}
+
+// pattern is a text as an expression between slashes.
+func pattern(text string) string { return strings.ReplaceAll(regexp.QuoteMeta(text), "/", `\/`) }
 
 // bareOptions keep white space out of a call: nobody reads it.
 const bareOptions = `"x-guidance":{"whitespace_flexible":false,"json_allowed_escapes":"nrbtf\\\""}`
@@ -52,12 +124,20 @@ func (t *text) callGrammar(schema string) (*generate.Constraint, error) {
 		WithNext("use auto")
 }
 
+// special reports whether a marker is a special token.
+func (t *text) special(text string) bool {
+	if t.tokenizer == nil {
+		return false
+	}
+	id, ok := t.tokenizer.ID(text)
+	return ok && t.tokenizer.IsSpecial(id)
+}
+
 // mark is a marker in a Lark grammar: the special token where the vocabulary has one, else the text.
 func (t *text) mark(text string) string {
-	if t.tokenizer != nil {
-		if id, ok := t.tokenizer.ID(text); ok && t.tokenizer.IsSpecial(id) {
-			return fmt.Sprintf("<[%d]>", id)
-		}
+	if t.special(text) {
+		id, _ := t.tokenizer.ID(text)
+		return fmt.Sprintf("<[%d]>", id)
 	}
 	quoted, _ := json.Marshal(text) // a text always is
 	return string(quoted)

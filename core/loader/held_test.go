@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/clademl/clade/core/chat"
+	"github.com/clademl/clade/core/chat/reply"
 	"github.com/clademl/clade/core/chat/toolcall"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/sdk/contract"
@@ -59,4 +60,43 @@ func TestAnAnswerHeldToAGrammarAsksForNoThought(t *testing.T) {
 	require.NoError(t, model.think(chat.Conversation{Held: true}, &on, &o, &p))
 	require.Equal(t, false, o.Kwargs["enable_thinking"])
 	require.ErrorContains(t, model.think(chat.Conversation{Held: true, Thinking: &on}, nil, &o, &p), "no room for a thought")
+}
+
+// strictTools: the arguments of f follow its schema, g's are any object.
+var strictTools = json.RawMessage(`[{"type":"function","function":{"name":"f","strict":true,"parameters":{"type":"object","properties":{"a":{"type":"integer"}}}}},
+	{"type":"function","function":{"name":"g","parameters":{"type":"object","properties":{"b":{"type":"integer"}}}}}]`)
+
+func TestCallsOfStrictFunctionsFollowTheirSchemasAndAllElseIsFree(t *testing.T) {
+	const call = `call: %json {"x-guidance":{"whitespace_flexible":false,"json_allowed_escapes":"nrbtf\\\""},"anyOf":[` +
+		`{"type":"object","properties":{"name":{"const":"f"},"arguments":{"type":"object","properties":{"a":{"type":"integer"}}}},"required":["name","arguments"],"additionalProperties":false},` +
+		`{"type":"object","properties":{"name":{"const":"g"},"arguments":{"type":"object"}},"required":["name","arguments"],"additionalProperties":false}]}` + "\n"
+	p := generate.Prompt{Tools: strictTools, Inside: true}
+	think := &reply.Reasoning{Open: "<think>", Close: "</think>"}
+
+	model := &text{syntaxes: []*toolcall.Syntax{toolcall.Tagged, toolcall.BareJSON}, reasoning: think}
+	c, err := model.held(p, nil)
+	require.NoError(t, err)
+	require.Equal(t, `start: (head call "\n" "\u003c/tool_call\u003e")* FREE?`+"\n"+`head[lazy]: /(?s:.*)<tool_call>\n/`+"\n"+
+		`FREE: /(?s:.+)/ & ~/(?s:.*)<tool_call>(?s:.*)/ & ~/\s*\{(?s:.*)/`+"\n"+call, c.Lark, "markers that are text; sdk/guidance runs it")
+
+	model.tokenizer, err = tokenizer.FromJSON([]byte(`{"version":"1.0","added_tokens":[{"id":0,"content":"<tool_call>","special":true},
+		{"id":1,"content":"</tool_call>","special":true},{"id":3,"content":"</think>","special":true}],
+		"model":{"type":"BPE","vocab":{"<tool_call>":0,"</tool_call>":1,"a":2,"</think>":3},"merges":[]}}`), nil)
+	require.NoError(t, err)
+	c, err = model.held(p, nil)
+	require.NoError(t, err)
+	require.Equal(t, "start: free* (one free*)*\n"+`one: <[0]> "\n" call "\n" <[1]>`+"\nfree: FREE | <[3]>\n"+`FREE: /(?s:.+)/ & ~/\s*\{(?s:.*)/`+"\n"+call, c.Lark)
+
+	model = &text{syntaxes: []*toolcall.Syntax{toolcall.BareJSON}}
+	c, err = model.held(p, nil)
+	require.NoError(t, err)
+	require.Equal(t, "start: call | FREE\n"+`FREE: /(?s:.+)/ & ~/\s*\{(?s:.*)/`+"\n"+call, c.Lark)
+
+	_, err = (&text{syntaxes: []*toolcall.Syntax{toolcall.Gemma}}).held(p, nil)
+	require.Equal(t, contract.UnsupportedOption, contract.KindOf(err))
+	require.ErrorContains(t, err, "strict")
+	p.Tools = twoTools
+	c, err = model.held(p, nil)
+	require.NoError(t, err)
+	require.Nil(t, c, "none is strict")
 }

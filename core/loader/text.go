@@ -116,6 +116,6 @@ func (t Text) Encode(s string, addSpecial bool) ([]int32, error) { return t.t.en
 
 // Render is the prompt of a conversation, as text.
 func (t Text) Render(c chat.Conversation, generationPrompt bool) (string, error) {
-	text, _, err := t.t.converse(c, nil, generationPrompt)
+	text, _, _, err := t.t.converse(c, nil, generationPrompt)
 	return text, err
 }

@@ -3,6 +3,7 @@ package serve
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	anthropicgo "github.com/anthropics/anthropic-sdk-go"
@@ -148,4 +149,64 @@ func TestAnthropicErrorsKeepStatusShapeAndField(t *testing.T) {
 	require.Equal(t, http.StatusOK, r.status)
 	require.Contains(t, r.body, "event: error\ndata: {\"error\":{\"type\":\"api_error\"")
 	require.NotContains(t, r.body, "message_stop")
+}
+
+// Errors of HTTP's own have the shape of the API that the client speaks, by endpoint or by its header.
+func TestAnthropicClientsGetTheirErrorShapeForHTTPsOwnErrors(t *testing.T) {
+	_, url := serveFake(t, Options{APIKey: "secret"}, map[string]*fakeEngine{"tiny": newFake("x")})
+	for _, tt := range []struct {
+		method, path, key, version string
+		status                     int
+		kind                       string
+	}{
+		{http.MethodPost, "/v1/messages", "", "", http.StatusUnauthorized, "authentication_error"},
+		{http.MethodPost, "/v1/messages/count_tokens", "wrong", "", http.StatusUnauthorized, "authentication_error"},
+		{http.MethodGet, "/v1/messages", "secret", "", http.StatusMethodNotAllowed, "invalid_request_error"},
+		{http.MethodPost, "/v1/messages/batches", "secret", "", http.StatusNotFound, "not_found_error"},
+		{http.MethodPost, "/v1/complete", "secret", "2023-06-01", http.StatusNotFound, "not_found_error"},
+		{http.MethodGet, "/v1/models", "", "2023-06-01", http.StatusUnauthorized, "authentication_error"},
+		{http.MethodGet, "/v1/models", "", "", http.StatusUnauthorized, ""},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), tt.method, url+tt.path, strings.NewReader("{}"))
+		require.NoError(t, err)
+		if tt.key != "" {
+			r.Header.Set("X-Api-Key", tt.key)
+		}
+		if tt.version != "" {
+			r.Header.Set("Anthropic-Version", tt.version)
+		}
+		res, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		var e struct {
+			Type  string
+			Error struct{ Type, Message string }
+		}
+		require.NoError(t, json.NewDecoder(res.Body).Decode(&e))
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, tt.status, res.StatusCode, tt.path)
+		if tt.kind == "" {
+			require.Empty(t, e.Type, "OpenAI's shape")
+			continue
+		}
+		require.Equal(t, []string{"error", tt.kind}, []string{e.Type, e.Error.Type}, tt.path)
+		require.NotEmpty(t, e.Error.Message)
+	}
+}
+
+func TestALineThatChangesWithEveryRequestIsSaidCountedAndSwitchable(t *testing.T) {
+	const body = `{"max_tokens":4,"system":"x-anthropic-billing-header: cc_version=2.1; cch=1234;\nBe brief.","messages":[{"role":"user","content":"hi"}]}`
+	engine := newFake("x")
+	_, url := serveFake(t, Options{}, map[string]*fakeEngine{"tiny": engine})
+	r := do(t, http.MethodPost, url+"/v1/messages", body)
+	require.Equal(t, http.StatusOK, r.status, r.body)
+	require.Equal(t, "Be brief.", engine.messages[0]["content"])
+	require.Contains(t, strings.Join(engine.prompt.Notes, "\n"), "x-anthropic-billing-header")
+	_, metrics := get(t, url+"/metrics")
+	require.Contains(t, metrics, `clade:volatile_headers_total{model_name="tiny",header="x-anthropic-billing-header"} 1`)
+
+	engine = newFake("x")
+	_, url = serveFake(t, Options{VolatileHeaders: true}, map[string]*fakeEngine{"tiny": engine})
+	require.Equal(t, http.StatusOK, do(t, http.MethodPost, url+"/v1/messages", body).status)
+	require.Contains(t, engine.messages[0]["content"], "cch=1234")
+	require.Empty(t, engine.prompt.Notes)
 }

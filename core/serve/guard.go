@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/clademl/clade/core/serve/admin"
+	"github.com/clademl/clade/core/serve/anthropic"
 	"github.com/clademl/clade/core/serve/openai"
 )
 
@@ -21,11 +22,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	origins := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !allowedHost(r.Host, machine, s.o.AllowedHosts) {
-			openai.Refuse(w, http.StatusForbidden, "host_not_allowed", "the Host header names neither this machine nor an allowed host; set serve.allowed_hosts")
+			refuse(w, r, http.StatusForbidden, "host_not_allowed", "the Host header names neither this machine nor an allowed host; set serve.allowed_hosts")
 			return
 		}
 		if err := origins.Check(r); err != nil {
-			openai.Refuse(w, http.StatusForbidden, "cross_origin", "a web page of another origin may not use this server")
+			refuse(w, r, http.StatusForbidden, "cross_origin", "a web page of another origin may not use this server")
 			return
 		}
 		if r.URL.Path == "/health" {
@@ -35,12 +36,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		own := strings.HasPrefix(r.URL.Path, admin.Prefix) // its token is asked for there
 		if s.o.APIKey != "" && !own && !sameKey(r, s.o.APIKey) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			openai.Refuse(w, http.StatusUnauthorized, "invalid_api_key", "the API key is missing or wrong")
+			refuse(w, r, http.StatusUnauthorized, "invalid_api_key", "the API key is missing or wrong")
 			return
 		}
 		if !s.drain.enter() {
 			w.Header().Set("Connection", "close")
-			openai.Refuse(w, http.StatusServiceUnavailable, "unavailable", "the server is stopping")
+			refuse(w, r, http.StatusServiceUnavailable, "unavailable", "the server is stopping")
 			return
 		}
 		defer s.drain.leave()
@@ -50,6 +51,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// refuse answers with a status of HTTP's own in the error shape of the API that the client speaks.
+func refuse(w http.ResponseWriter, r *http.Request, status int, code, message string) {
+	if anthropic.Speaks(r) {
+		anthropic.Refuse(w, status, message)
+		return
+	}
+	openai.Refuse(w, status, code, message)
 }
 
 // sameKey compares digests in constant time, so that neither content nor length of the key can be timed.
@@ -86,7 +96,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// jsonErrors gives the mux's own 404 and 405 the API's error shape.
+// jsonErrors gives the mux's own 404 and 405 the error shape of the client's API.
 func jsonErrors(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mux.Handler(r); pattern != "" {
@@ -97,10 +107,10 @@ func jsonErrors(mux *http.ServeMux) http.Handler {
 		mux.ServeHTTP(probe, r)
 		if probe.status == http.StatusMethodNotAllowed {
 			w.Header().Set("Allow", probe.header.Get("Allow"))
-			openai.Refuse(w, http.StatusMethodNotAllowed, "method_not_allowed", r.Method+" is not allowed on "+r.URL.Path)
+			refuse(w, r, http.StatusMethodNotAllowed, "method_not_allowed", r.Method+" is not allowed on "+r.URL.Path)
 			return
 		}
-		openai.Refuse(w, http.StatusNotFound, "not_found", "no such endpoint: "+r.URL.Path)
+		refuse(w, r, http.StatusNotFound, "not_found", "no such endpoint: "+r.URL.Path)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
+	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/serve/openai"
 	"github.com/clademl/clade/sdk/contract"
@@ -31,6 +32,8 @@ const scrapeTimeout = 500 * time.Millisecond
 // meter counts what the models of one server do, under vLLM's metric names where it has one for the thing.
 type meter struct {
 	set *metrics.Set
+	// verbatim keeps lines of system prompts that change with every request.
+	verbatim bool
 
 	scraping sync.Mutex                        // held while metrics are written
 	stats    map[string]*cladev1.StatsResponse // by model, of this scrape
@@ -107,6 +110,20 @@ type measured struct {
 	openai.Model
 	meter *meter
 	name  string
+}
+
+// Prompt implements openai.Model. What clients put into system prompts that changes with every request is left out, said and counted.
+func (m measured) Prompt(c chat.Conversation) (generate.Prompt, error) {
+	var names []string
+	if !m.meter.verbatim {
+		c, names = c.Stable()
+	}
+	p, err := m.Model.Prompt(c)
+	for _, header := range names {
+		p.Notes = append(p.Notes, header+": a line of the system prompt that changes with every request was left out (serve.volatile_headers)")
+		m.count("clade:volatile_headers_total", 1, "header", header)
+	}
+	return p, err
 }
 
 // Generate implements openai.Model.

@@ -42,6 +42,8 @@ type Options struct {
 	Lazy bool
 	// KeepAlive unloads a model that was not used for so long; negative: never, zero: at once.
 	KeepAlive time.Duration
+	// VolatileHeaders leaves lines of system prompts in that change with every request.
+	VolatileHeaders bool
 	// StateDir is where the command line looks for running servers; empty: nowhere.
 	StateDir string
 	// Cores are divided over the open models; zero: the machine's.
@@ -95,6 +97,7 @@ func New(o Options, models []Served) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	reg.meter.verbatim = o.VolatileHeaders
 	s := &Server{o: o, bodyTime: bodyTimeout, registry: reg}
 	if o.StateDir != "" {
 		s.token = admin.NewToken()

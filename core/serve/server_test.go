@@ -60,7 +60,7 @@ func TestNoFieldIsIgnored(t *testing.T) {
 		{`{"response_format":{"type":"xml"},` + hello + `}`, "response_format.type"},
 		{`{"tools":[{"type":"function"}],` + hello + `}`, "tools[0].function"},
 		{`{"tools":[{"type":"web_search"}],` + hello + `}`, "tools[0].type"},
-		{`{"tools":[{"type":"function","function":{"name":"f","strict":true}}],` + hello + `}`, "tools[0].function.strict"},
+		{`{"tools":[{"type":"function","function":{"name":"f","strict":1}}],` + hello + `}`, "tools[0].function.strict"},
 		{`{"tools":[{"type":"function","function":{"name":"f","parameters":[]}}],` + hello + `}`, "tools[0].function.parameters"},
 		{`{"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"f"}}],` + hello + `}`, "tools"},
 		{`{"tool_choice":"required",` + hello + `}`, "tool_choice"},

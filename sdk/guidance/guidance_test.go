@@ -364,3 +364,33 @@ func TestSchemaWithinALarkGrammarStandsBetweenItsMarkers(t *testing.T) {
 	require.NoError(t, m.Commit(w2.ids["日本"]))
 	require.True(t, takes(t, m, w2, `{"name":"f","arguments":{}}`))
 }
+
+// The grammars that core/loader writes for answers in which calls of strict functions follow their schemas and all else is free.
+func TestTextIsFreeAroundCallsThatFollowTheirSchema(t *testing.T) {
+	const call = "\ncall: %json {\"x-guidance\":{\"whitespace_flexible\":false},\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"f\"}," +
+		"\"arguments\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"],\"additionalProperties\":false}}," +
+		"\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false}\n"
+	const good, bad = `{"name":"f","arguments":{"a":1}}`, `{"name":"f","arguments":{"a":"x"}}`
+	const free = `FREE: /(?s:.+)/ & ~/(?s:.*)<c>(?s:.*)/ & ~/\s*\{(?s:.*)/`
+	w := newWords(common...)
+	v := newTestVocabulary(t, w)
+	m := start(t, v, lark("start: (head call \"\\n\" \"</c>\")* FREE?\nhead[lazy]: /(?s:.*)<c>\\n/\n"+free+call))
+	for text, want := range map[string]bool{
+		"": true, "plain text": true, "a < b <d> </c>": true, "two\nlines": true,
+		"<c>\n" + good + "\n</c>":                              true,
+		"Let me look.\n<c>\n" + good + "\n</c>":                true,
+		"<c>\n" + good + "\n</c> and <c>\n" + good + "\n</c>.": true,
+		"<c>\n" + bad + "\n</c>":                               false,
+		"text <c>\n" + bad + "\n</c>":                          false,
+		"<c>\n" + good + "\n</c><c>\n" + bad + "\n</c>":        false,
+		"text <c> which is none":                               false,
+		good:                                                   false,
+	} {
+		require.Equal(t, want, takes(t, m, w, text), "%q", text)
+	}
+
+	m = start(t, v, lark("start: call | FREE\nFREE: /(?s:.+)/ & ~/\\s*\\{(?s:.*)/"+call))
+	for text, want := range map[string]bool{"plain { text": true, good: true, bad: false, " " + bad: false, good + "x": false} {
+		require.Equal(t, want, takes(t, m, w, text), "%q", text)
+	}
+}

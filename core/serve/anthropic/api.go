@@ -22,8 +22,8 @@ func New(models openai.Models) *API { return &API{models} }
 
 // Register adds the endpoints to mux.
 func (a *API) Register(mux *http.ServeMux) {
-	mux.HandleFunc("POST /v1/messages", a.messages)
-	mux.HandleFunc("POST /v1/messages/count_tokens", a.countTokens)
+	mux.HandleFunc("POST "+messagesPath, a.messages)
+	mux.HandleFunc("POST "+messagesPath+"/count_tokens", a.countTokens)
 }
 
 // prepared is a request with its model and prompt.
@@ -41,7 +41,7 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, counting bool) (*p
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
-			writeJSON(w, http.StatusRequestEntityTooLarge, errorBody{Type: "error", Error: apiError{"request_too_large", err.Error()}})
+			Refuse(w, http.StatusRequestEntityTooLarge, err.Error())
 			return nil, false
 		}
 		writeError(w, contract.Errorf(contract.InvalidArgument, "body", "%w", err))
@@ -163,25 +163,47 @@ type apiError struct {
 	Message string `json:"message"`
 }
 
+// Speaks reports whether a request is of a client of this API, whatever endpoint it asks for.
+func Speaks(r *http.Request) bool {
+	return r.URL.Path == messagesPath || strings.HasPrefix(r.URL.Path, messagesPath+"/") || r.Header.Get("Anthropic-Version") != ""
+}
+
+const messagesPath = "/v1/messages"
+
+// Refuse answers with a status of HTTP's own, such as 401 or 405, in the API's error shape.
+func Refuse(w http.ResponseWriter, status int, message string) {
+	writeJSON(w, status, errorBody{"error", apiError{typeOf(status), message}})
+}
+
+// typeOf is the API's type of an error with a status.
+func typeOf(status int) string {
+	switch {
+	case status == http.StatusUnauthorized:
+		return "authentication_error"
+	case status == http.StatusForbidden:
+		return "permission_error"
+	case status == http.StatusNotFound:
+		return "not_found_error"
+	case status == http.StatusRequestEntityTooLarge:
+		return "request_too_large"
+	case status == http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case status == http.StatusServiceUnavailable:
+		return "overloaded_error"
+	case status < http.StatusInternalServerError:
+		return "invalid_request_error"
+	}
+	return "api_error"
+}
+
 func bodyOf(err error) (int, errorBody) {
 	status := contract.KindOf(err).HTTPStatus()
-	kind := "api_error"
-	switch {
-	case status == http.StatusNotFound:
-		kind = "not_found_error"
-	case status == http.StatusTooManyRequests:
-		kind = "rate_limit_error"
-	case status == http.StatusServiceUnavailable:
-		kind = "overloaded_error"
-	case status < http.StatusInternalServerError:
-		kind = "invalid_request_error"
-	}
 	var e *contract.Error
 	text := err.Error()
 	if errors.As(err, &e) {
 		text = e.Error()
 	}
-	return status, errorBody{"error", apiError{kind, text}}
+	return status, errorBody{"error", apiError{typeOf(status), text}}
 }
 
 func writeError(w http.ResponseWriter, err error) {

@@ -4,8 +4,6 @@
 // Fields of a body are honoured or refused by name with 400. Accepted without effect, because they ask for nothing that changes
 // an answer: metadata, cache_control, service_tier. thinking.budget_tokens is a target in the API; here a thought counts against
 // max_tokens alone, which clade.notes says. Without "thinking" the server's, the family's or the template's choice holds.
-// A block of system that is a client's billing header (x-anthropic-billing-header) is no prompt and is left out: it changes with
-// every request and would spoil the prefix.
 //
 // A response carries "clade", as the OpenAI API's does. Blocks come in the order in which the model wrote them; a thought's
 // signature is empty and not asked back. Not for: images, documents, server tools, prefill; they are refused by name.

@@ -43,6 +43,7 @@ type tool struct {
 	Name         string          `json:"name"`
 	Description  *string         `json:"description"`
 	InputSchema  json.RawMessage `json:"input_schema"`
+	Strict       *bool           `json:"strict"`
 	CacheControl json.RawMessage `json:"cache_control"`
 }
 
@@ -177,6 +178,9 @@ func (q *request) readTools(b body) error {
 		if len(t.InputSchema) > 0 {
 			function.Set("parameters", t.InputSchema)
 		}
+		if t.Strict != nil {
+			function.Set("strict", *t.Strict)
+		}
 		item := chat.NewObject()
 		item.Set("type", "function")
 		item.Set("function", function)
@@ -219,9 +223,6 @@ func (q *request) readTools(b body) error {
 	return nil
 }
 
-// billingHeader begins a block of system that some clients send for their own accounting.
-const billingHeader = "x-anthropic-billing-header:"
-
 func (q *request) readMessages(b body) error {
 	if len(b.System) > 0 && string(b.System) != "null" {
 		blocks, err := readBlocks("system", b.System)
@@ -233,9 +234,7 @@ func (q *request) readMessages(b body) error {
 			if p.Type != "text" || p.Text == nil {
 				return bad(contract.UnsupportedOption, fmt.Sprintf("system[%d].type", i), "only text is supported")
 			}
-			if !strings.HasPrefix(*p.Text, billingHeader) {
-				parts = append(parts, *p.Text)
-			}
+			parts = append(parts, *p.Text)
 		}
 		if len(parts) > 0 {
 			q.say(map[string]any{"role": "system", "content": strings.Join(parts, "\n\n")})

@@ -70,8 +70,9 @@ func checkFunction(where string, raw json.RawMessage) error {
 				return badField(contract.InvalidArgument, path, "want a JSON schema")
 			}
 		case "strict":
-			if s := string(value); s != "false" && s != "null" {
-				return badField(contract.UnsupportedOption, path, "calls are not constrained to their schema")
+			var strict *bool // the loader holds the call to the schema
+			if json.Unmarshal(value, &strict) != nil {
+				return badField(contract.InvalidArgument, path, "want true or false")
 			}
 		default:
 			return badField(contract.UnsupportedOption, path, "unknown or unsupported field")
