@@ -11,7 +11,6 @@ const nextVersion = "0.2.0"
 
 // later are verbs that are named now so that nobody mistakes them for typing errors.
 var later = []struct{ use, short string }{
-	{"embed", "Embed text"},
 	{"convert", "Convert or quantize a model"},
 }
 

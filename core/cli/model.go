@@ -28,6 +28,8 @@ type modelFlags struct {
 	draft              string
 	draftDepth         uint32
 	adapters, programs []string
+	// embeds: the verb needs a model that gives embeddings, and says so before anything is opened.
+	embeds bool
 }
 
 func (a *app) addModelFlags(cmd *cobra.Command) *modelFlags {
@@ -176,6 +178,11 @@ func (a *app) openDecided(ctx context.Context, h *host, f *modelFlags, d *loader
 	// Before a plugin starts: what cannot chat says so, whether or not its plugin is there.
 	if err := d.Cell.ForText(d.Profile.GetId()); err != nil {
 		return nil, err
+	}
+	if f.embeds {
+		if err := d.Embeds(); err != nil {
+			return nil, err
+		}
 	}
 	p, err := d.Plan(ctx, f.wishes(h.config))
 	if err != nil {

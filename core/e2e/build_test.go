@@ -17,7 +17,7 @@ import (
 	"github.com/clademl/clade/sdk/plugintest/tiny"
 )
 
-// built is the layout of bin/ in a temporary folder: clade and plugins/universal.
+// built is the layout of bin/ in a temporary folder: clade and the plugins that the tests run.
 var built struct{ root, clade, runtime string }
 
 // repository is found from this file's place, so that tests run from anywhere.
@@ -41,6 +41,11 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
+type buildStep struct {
+	cgo  string
+	args []string
+}
+
 func build(dir string) error {
 	built.root, built.clade = dir, filepath.Join(dir, "clade")
 	built.runtime = os.Getenv("CLADE_RUNTIME")
@@ -50,25 +55,24 @@ func build(dir string) error {
 	if _, err := os.Stat(filepath.Join(built.runtime, "runtime.json")); err != nil {
 		return fmt.Errorf("no runtime: %w; run make setup", err)
 	}
-	plugin := filepath.Join(dir, "plugins", "universal")
-	manifest, err := os.ReadFile(filepath.Join(repository(), "plugins", "universal", "plugin.yaml"))
-	if err != nil {
-		return err
+	steps := []buildStep{{"0", []string{"go", "build", "-trimpath", "-o", built.clade, "./core/cmd/clade"}}}
+	for _, name := range []string{"universal", "qwen"} {
+		plugin := filepath.Join(dir, "plugins", name)
+		manifest, err := os.ReadFile(filepath.Join(repository(), "plugins", name, "plugin.yaml"))
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(plugin, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(plugin, "plugin.yaml"), manifest, 0o600); err != nil {
+			return err
+		}
+		steps = append(steps,
+			buildStep{"1", []string{"go", "build", "-trimpath", "-o", filepath.Join(plugin, "clade-"+name), "./plugins/" + name}},
+			buildStep{"0", []string{built.clade, "plugin", "seal", plugin}})
 	}
-	if err := os.MkdirAll(plugin, 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(plugin, "plugin.yaml"), manifest, 0o600); err != nil {
-		return err
-	}
-	for _, step := range []struct {
-		cgo  string
-		args []string
-	}{
-		{"0", []string{"go", "build", "-trimpath", "-o", built.clade, "./core/cmd/clade"}},
-		{"1", []string{"go", "build", "-trimpath", "-o", filepath.Join(plugin, "clade-universal"), "./plugins/universal"}},
-		{"0", []string{built.clade, "plugin", "seal", plugin}},
-	} {
+	for _, step := range steps {
 		cmd := exec.Command(step.args[0], step.args[1:]...)
 		cmd.Dir, cmd.Env = repository(), append(os.Environ(), "CGO_ENABLED="+step.cgo)
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -138,6 +138,15 @@ func (p *fakeProcess) Generate(ctx context.Context, start *cladev1.GenerateStart
 func (p *fakeProcess) Score(context.Context, *cladev1.ScoreStart, []int32, func(*cladev1.ScoreFrame) error) (*cladev1.Usage, error) {
 	return &cladev1.Usage{}, nil
 }
+
+// Embed answers the ids.
+func (p *fakeProcess) Embed(_ context.Context, _ *cladev1.EmbedStart, ids []int32) (*cladev1.EmbedResponse, error) {
+	out := &cladev1.EmbedResponse{Usage: &cladev1.Usage{PromptTokens: uint32(len(ids))}}
+	for _, id := range ids {
+		out.Values = append(out.Values, float32(id))
+	}
+	return out, nil
+}
 func (p *fakeProcess) Stats(context.Context) (*cladev1.StatsResponse, error) { return nil, nil }
 func (p *fakeProcess) Tune(_ context.Context, n uint32) (uint32, error)      { return n, nil }
 func (p *fakeProcess) Stalled() time.Duration                                { return 0 }

@@ -16,6 +16,7 @@ type Process interface {
 	Open(ctx context.Context, req *cladev1.OpenRequest, on func(*cladev1.OpenResponse)) (*cladev1.ModelFacts, error)
 	Generate(ctx context.Context, start *cladev1.GenerateStart, ids []int32) (Stream, error)
 	Score(ctx context.Context, start *cladev1.ScoreStart, ids []int32, on func(*cladev1.ScoreFrame) error) (*cladev1.Usage, error)
+	Embed(ctx context.Context, start *cladev1.EmbedStart, ids []int32) (*cladev1.EmbedResponse, error)
 	Stats(ctx context.Context) (*cladev1.StatsResponse, error)
 	Tune(ctx context.Context, threads uint32) (uint32, error)
 	State() supervise.State

@@ -47,6 +47,7 @@ type fakeEngine struct {
 	choices      []*uint32
 	prompt       generate.Prompt
 	deltas       []generate.Delta // emitted in the place of words, when set
+	embedded     generate.EmbedRequest
 }
 
 func newFake(words ...string) *fakeEngine {
@@ -110,6 +111,17 @@ func (f *fakeEngine) Pid() int             { return 1 }
 func (f *fakeEngine) HasTemplate() bool    { return true }
 func (f *fakeEngine) Encode(text string, _ bool) ([]int32, error) {
 	return make([]int32, len(text)), nil
+}
+
+// Embed answers (its number, half of it).
+func (f *fakeEngine) Embed(_ context.Context, q generate.EmbedRequest) (generate.Embeddings, error) {
+	f.embedded = q
+	var out generate.Embeddings
+	for i := range q.Inputs {
+		out.Vectors = append(out.Vectors, []float32{float32(i), float32(i) / 2})
+		out.Tokens += 3
+	}
+	return out, f.err
 }
 
 func (f *fakeEngine) Tune(_ context.Context, threads int) error {

@@ -166,6 +166,23 @@ func TestHeartbeatsWithoutProgressAreAHang(t *testing.T) {
 	require.Zero(t, p.Stalled())
 }
 
+// Embed has no heartbeat: the plugin's counts stand in for one.
+func TestAnEmbeddingWithoutProgressIsAHang(t *testing.T) {
+	p := start(t, "good", func(s *Spec) { s.Stall = 1500 * time.Millisecond })
+	open(t, p)
+	r, err := p.Embed(t.Context(), &cladev1.EmbedStart{}, []int32{1, 2})
+	require.NoError(t, err)
+	require.Equal(t, []float32{1, 2}, r.Values)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = p.Embed(ctx, &cladev1.EmbedStart{}, []int32{9})
+	kindIs(t, err, contract.Cancelled, "deadline")
+	_, err = p.Embed(t.Context(), &cladev1.EmbedStart{}, []int32{9})
+	kindIs(t, err, contract.PluginCrashed, "hang: no progress for 1.5s")
+	require.Zero(t, p.Stalled())
+	noZombie(t)
+}
+
 func TestASlowReaderIsNoHang(t *testing.T) {
 	p := start(t, "good", func(s *Spec) { s.Silence = 1200 * time.Millisecond })
 	open(t, p)

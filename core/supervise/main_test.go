@@ -198,7 +198,7 @@ func (echo) Open(_ context.Context, _ *cladev1.OpenRequest, report func(*cladev1
 	return echo{}, nil
 }
 
-func (echo) Facts() *cladev1.ModelFacts { return &cladev1.ModelFacts{Family: "echo"} }
+func (echo) Facts() *cladev1.ModelFacts { return &cladev1.ModelFacts{Family: "echo", Graph: "example.org/echo"} }
 
 func (echo) Generate(ctx context.Context, job *plugin.GenerateJob, emit func(*cladev1.GenerateResponse) error) error {
 	step := func(id int32) error {
@@ -250,6 +250,19 @@ func (echo) Score(_ context.Context, job *plugin.ScoreJob, emit func(*cladev1.Sc
 		}
 	}
 	return emit(&cladev1.ScoreResponse{Event: &cladev1.ScoreResponse_Done{Done: &cladev1.Usage{}}})
+}
+
+// Embed answers the ids. With the id 9 first it never does.
+func (echo) Embed(ctx context.Context, job *plugin.EmbedJob) (*cladev1.EmbedResponse, error) {
+	if len(job.IDs) > 0 && job.IDs[0] == 9 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	r := &cladev1.EmbedResponse{Usage: &cladev1.Usage{}}
+	for _, id := range job.IDs {
+		r.Values = append(r.Values, float32(id))
+	}
+	return r, nil
 }
 
 func (echo) Stats() *cladev1.StatsResponse                          { return &cladev1.StatsResponse{} }

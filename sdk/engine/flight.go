@@ -27,6 +27,8 @@ type flight struct {
 
 	logits *mlx.Array // [sampled tokens, vocab], kept until sampled
 	asked  []int      // segments whose next token is sampled
+	ends   *mlx.Array // [1, len(pooled), hidden], kept until read
+	pooled []int      // segments that end a row that is embedded
 	tokens *mlx.Array // int32 [len(draws)], kept until read
 	// draws are what tokens are for: those of asked whose rows had not ended when the tokens were picked.
 	draws    []*draw
@@ -38,8 +40,11 @@ func (e *Engine) newFlight(p schedule.Plan, now time.Time) *flight {
 	for i, g := range p.Segments {
 		r := e.rows[g.Row]
 		f.rows = append(f.rows, r)
-		if r.gen != nil && g.Samples {
+		switch {
+		case r.gen != nil && g.Samples:
 			f.asked = append(f.asked, i)
+		case r.embed != nil && g.Samples:
+			f.pooled = append(f.pooled, i)
 		}
 		f.drafted += g.Drafts
 		switch own := g.Tokens - g.Drafts; {
@@ -58,10 +63,11 @@ func (f *flight) close() {
 	f.logits.Close()
 	f.tokens.Close()
 	f.hidden.Close()
+	f.ends.Close()
 	for _, a := range f.logprobs {
 		a.Close()
 	}
-	f.logits, f.tokens, f.hidden, f.logprobs = nil, nil, nil, nil
+	f.logits, f.tokens, f.hidden, f.ends, f.logprobs = nil, nil, nil, nil, nil
 }
 
 // overlap computes a forward of decoding rows on the tokens that are in flight: it is queued before they are read, and its own
@@ -98,7 +104,13 @@ func (e *Engine) compute(f *flight) error {
 			return err
 		}
 		if len(f.asked) == 0 {
-			return s.Eval(caches(f)...)
+			if err := s.Eval(caches(f)...); err != nil {
+				return err
+			}
+			return e.pool(s, f)
+		}
+		if err := e.pool(s, f); err != nil {
+			return err
 		}
 		if err := e.pick(s, f); err != nil {
 			return err
@@ -159,7 +171,7 @@ func caches(f *flight) []*mlx.Array {
 // forward queues a forward up to the logits of the segments that sample. before is the flight that has not been read.
 func (e *Engine) forward(s *mlx.Scope, f, before *flight) error {
 	segments := make([]kv.Segment, len(f.segments))
-	var last []int32 // places along T of the tokens that the next ones follow
+	var last, pooled []int32 // places along T of the tokens that the next ones follow, and of those that stand for their row
 	total := 0
 	for i, g := range f.segments {
 		r := f.rows[i]
@@ -177,6 +189,9 @@ func (e *Engine) forward(s *mlx.Scope, f, before *flight) error {
 				last = append(last, int32(at))
 			}
 		}
+		if slices.Contains(f.pooled, i) {
+			pooled = append(pooled, int32(total-1))
+		}
 	}
 	pass := kv.Begin(segments...)
 	hidden := e.model.Forward(s, e.inputs(s, f, before, total), pass) // [1, T, hidden]
@@ -184,6 +199,9 @@ func (e *Engine) forward(s *mlx.Scope, f, before *flight) error {
 	e.totals.evaluations.Add(1)
 	e.totals.tokens.Add(uint64(total))
 	queued := e.observeAll(s, f, hidden)
+	if len(pooled) > 0 {
+		f.ends = s.Keep(s.AsType(s.Take(hidden, mlx.FromSlice(s, pooled), 1), mlx.Float32))
+	}
 	if len(last) == 0 {
 		s.Sweep()
 		return s.AsyncEval(queued...)

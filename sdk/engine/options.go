@@ -43,6 +43,7 @@ func Options() []*cladev1.Option {
 		{Path: "constraint.compact_whitespace", Doc: "no white space between the tokens of JSON"},
 		{Path: "choice", Doc: "index of the choice; part of the noise key"},
 		{Path: "logprobs", Doc: "after bias and penalties, before temperature and filters; top up to 64"},
+		{Path: "normalize", Doc: "whether an embedding has length 1; yes when absent"},
 		{Path: "sampling.temperature", Doc: "0 is greedy; applied after the filters"},
 		{Path: "sampling.top_p", Doc: "in (0, 1]; first filter"},
 		{Path: "sampling.min_p", Doc: "in [0, 1]; second filter"},

@@ -17,8 +17,9 @@ type row struct {
 	prompt int     // how many of them are prompt
 	before int     // how many were generated before a restart
 	cache  *kv.Cache
-	gen    *generation // one of these is nil
+	gen    *generation // all but one of these are nil
 	score  *scoring
+	embed  *embedding
 	mail   mailbox
 
 	text   Text           // what a drafter sees of it
@@ -58,7 +59,8 @@ type letter struct {
 	over     bool
 	err      error
 	finish   *cladev1.Finish
-	done     *cladev1.Usage // of a row that scored
+	done     *cladev1.Usage // of a row that scored, or was embedded
+	vector   []float32      // of a row that was embedded
 }
 
 // mailbox carries letters from the loop, which never waits, to the request's goroutine.

@@ -25,7 +25,7 @@ func TestAProfileIsAssertedAgain(t *testing.T) {
 		mention string
 	}{
 		"no cell":             {func(p *cladev1.Profile) { p.Loader = "tape" }, contract.UnsupportedModelLoad, "no way to open"},
-		"loader not its":      {func(p *cladev1.Profile) { p.Loader = "gguf" }, contract.UnsupportedModelLoad, "qwen3 opens safetensors, not gguf"},
+		"loader not its":      {func(p *cladev1.Profile) { p.Loader = "colibri" }, contract.UnsupportedModelLoad, "qwen3 opens safetensors, gguf, not colibri"},
 		"loop not its":        {func(p *cladev1.Profile) { p.Loop = "diffusion" }, contract.UnsupportedModelLoad, "qwen3 runs the loop autoregressive"},
 		"other id":            {func(p *cladev1.Profile) { p.Id = "x" }, contract.PluginMismatch, "has profile qwen3-dedicated"},
 		"no id":               {func(p *cladev1.Profile) { p.Id = "" }, contract.PluginMismatch, "has no id"},

@@ -104,11 +104,18 @@ func (r *Record) checkNames() error {
 		return fmt.Errorf("moe: needs experts and top_k")
 	case r.Embedding != nil && r.Embedding.Terminator == "":
 		return fmt.Errorf("embedding: needs a terminator")
+	case r.Embedding != nil && r.Embedding.MinDimensions < 0:
+		return fmt.Errorf("embedding.min_dimensions: is negative")
+	case r.Embedding != nil && r.Embedding.Instruction != "" && !both(r.Embedding.Instruction, "{instruction}", "{text}"):
+		return fmt.Errorf("embedding.instruction: wants {instruction} and {text}, once each")
 	case r.Transcribes && r.Loop != EncoderDecoder:
 		return fmt.Errorf("transcribes: only an encoder-decoder transcribes")
 	}
 	return nil
 }
+
+// both reports whether a and b stand in text, once each.
+func both(text, a, b string) bool { return strings.Count(text, a) == 1 && strings.Count(text, b) == 1 }
 
 // check holds sampling defaults to what a request could ask for.
 func (g Generation) check() error {

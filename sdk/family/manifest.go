@@ -187,7 +187,12 @@ type Training struct {
 
 // Embedding is declared exactly when the graph gives embeddings.
 type Embedding struct {
+	// Terminator ends every text; the tokenizer holds it as one token.
 	Terminator string `yaml:"terminator" json:"terminator"`
+	// Instruction is how a task is put before a text, with {instruction} and {text}; "": not at all.
+	Instruction string `yaml:"instruction,omitempty" json:"instruction,omitempty"`
+	// MinDimensions is the least width that embeddings may be cut to, as models trained for it allow; 0: none.
+	MinDimensions int `yaml:"min_dimensions,omitempty" json:"min_dimensions,omitempty"`
 }
 
 // Sentinels are marker texts that the tokenizer holds as one token each.

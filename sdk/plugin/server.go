@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -89,6 +90,9 @@ func (s *Server) Describe(_ context.Context, req *cladev1.DescribeRequest) (*cla
 	}
 	if s.family.Backend != nil {
 		r.Rpcs = backendRPCs
+		if embeds(s.manifest) {
+			r.Rpcs = append(slices.Clone(r.Rpcs), "Embed")
+		}
 	}
 	err := s.guard("Describe", func() error {
 		if s.family.Kernels != nil {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -27,6 +28,7 @@ func New(models Models) *API { return &API{models: models, now: time.Now} }
 func (a *API) Register(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/chat/completions", a.chat)
 	mux.HandleFunc("POST /v1/completions", a.complete)
+	mux.HandleFunc("POST /v1/embeddings", a.embed)
 	mux.HandleFunc("POST /v1/responses", refuseResponses)
 	mux.HandleFunc("GET /v1/models", a.listModels)
 	mux.HandleFunc("GET /v1/models/{id...}", a.getModel)
@@ -38,14 +40,8 @@ func (a *API) chat(w http.ResponseWriter, r *http.Request) {
 
 // answer serves one generating endpoint: read, find the model, make the prompts, run every choice.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, prefix string, parse func([]byte) (*chatRequest, error), s shape) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			Refuse(w, http.StatusRequestEntityTooLarge, "request_too_large", err.Error())
-			return
-		}
-		WriteError(w, contract.Errorf(contract.InvalidArgument, "body", "%w", err))
+	body, ok := readBody(w, r)
+	if !ok {
 		return
 	}
 	q, err := parse(body)
@@ -53,11 +49,8 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, prefix string, pars
 		WriteError(w, err)
 		return
 	}
-	model, card, release, err := a.models.Get(r.Context(), q.model)
+	model, card, release, err := a.model(r.Context(), q.model)
 	if err != nil {
-		if contract.KindOf(err) == contract.NotFound && !hasCard(a.models.List(), q.model) {
-			err = modelNotFound(q.model)
-		}
 		WriteError(w, err)
 		return
 	}
@@ -81,6 +74,28 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, prefix string, pars
 		return
 	}
 	c.answer(w, r, model, prompts, q)
+}
+
+// readBody reads a request; false when it was refused.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	body, err := io.ReadAll(r.Body)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		Refuse(w, http.StatusRequestEntityTooLarge, "request_too_large", err.Error())
+	case err != nil:
+		WriteError(w, contract.Errorf(contract.InvalidArgument, "body", "%w", err))
+	}
+	return body, err == nil
+}
+
+// model is the one that a request names, opened if it was not.
+func (a *API) model(ctx context.Context, name string) (Model, Card, func(), error) {
+	m, card, release, err := a.models.Get(ctx, name)
+	if err != nil && contract.KindOf(err) == contract.NotFound && !hasCard(a.models.List(), name) {
+		err = modelNotFound(name)
+	}
+	return m, card, release, err
 }
 
 // refuseResponses says what to use instead, where clients try this endpoint first.

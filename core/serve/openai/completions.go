@@ -71,7 +71,7 @@ func readPrompt(q *chatRequest, name string, raw json.RawMessage) error {
 		q.prompt = []completionPrompt{{text: one}}
 		return nil
 	}
-	if json.Unmarshal(raw, &ids) == nil && len(ids) > 0 {
+	if readIDs(raw, &ids) {
 		q.prompt = []completionPrompt{{ids: ids}}
 		return nil
 	}
@@ -81,7 +81,7 @@ func readPrompt(q *chatRequest, name string, raw json.RawMessage) error {
 	}
 	for _, item := range many {
 		var p completionPrompt
-		if json.Unmarshal(item, &p.text) != nil && (json.Unmarshal(item, &p.ids) != nil || len(p.ids) == 0) {
+		if isNull(item) || json.Unmarshal(item, &p.text) != nil && !readIDs(item, &p.ids) {
 			return badField(contract.InvalidArgument, name, "want texts or lists of token ids")
 		}
 		q.prompt = append(q.prompt, p)

@@ -13,6 +13,9 @@
 // offered, stays content, and clade.notes says why. tool_choice required or a function holds the answer to a grammar; then a model
 // that can switch its reasoning does not reason. parallel_tool_calls: false gives the first call only.
 //
+// Embeddings have length 1. Beyond OpenAI's fields: instruction, what the texts are searched for, put before each as the model's family
+// has it. Texts get what the family ends them with; token ids are taken as they are.
+//
 // A response carries "clade", an object with the device, dtype, graph and plugin that made it, and tool_call_repairs, what had to be
 // mended to read a call.
 //

@@ -16,6 +16,8 @@ type Model interface {
 	Encode(text string, addSpecial bool) ([]int32, error)
 	// Generate runs one request; emit is called from one goroutine, in order. An error of emit ends the request.
 	Generate(ctx context.Context, p generate.Prompt, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error)
+	// Embed gives a vector for each input; UnsupportedOption where the model's family gives none.
+	Embed(ctx context.Context, q generate.EmbedRequest) (generate.Embeddings, error)
 }
 
 // Models are the served models.

@@ -51,10 +51,15 @@ func Match(a *artifact.Artifact, c Config) (*weights.Set, error) {
 	return weights.Match(a, c.Params(), rules)
 }
 
-// safetensorsName drops what mlx-lm's sanitize drops: the copy of a tied head.
+// safetensorsName drops what mlx-lm's sanitize drops: the copy of a tied head. Embedding models are published as a decoder alone,
+// whose names lack the first part.
 func (c Config) safetensorsName(stored string) string {
-	if c.Tied && strings.HasPrefix(stored, "lm_head.") {
+	first, _, _ := strings.Cut(stored, ".")
+	switch {
+	case first == "lm_head" && c.Tied:
 		return ""
+	case first == "embed_tokens", first == "layers", first == "norm":
+		return "model." + stored
 	}
 	return stored
 }

@@ -62,10 +62,18 @@ def load_gguf(path):
     return model, args["vocab_size"]
 
 
+def is_bare(path):
+    """A decoder that was saved alone: its names have no "model." in front."""
+    return "norm.weight" in mx.load(str(path / "model.safetensors"))
+
+
 def load(path):
     if path.suffix == ".gguf":
         return load_gguf(path)
-    model, config = load_model(path, strict=True)
+    model, config = load_model(path, strict=not is_bare(path))
+    if is_bare(path):
+        weights = {"model." + name: w for name, w in mx.load(str(path / "model.safetensors")).items()}
+        model.load_weights(list(weights.items()), strict=True)
     widen = lambda a: a.astype(mx.float32) if mx.issubdtype(a.dtype, mx.floating) else a
     model.update(tree_map(widen, model.parameters()))
     return model, config["vocab_size"]

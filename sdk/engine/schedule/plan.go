@@ -40,7 +40,7 @@ func (s *Scheduler) Decodes(now time.Time) bool {
 		return false
 	}
 	for _, r := range s.slots {
-		if r.ready() && (r.trial || r.Alone || r.left() > 1 || r.cached == 0) {
+		if r.ready() && (r.trial || r.Alone || r.Reads || r.left() > 1 || r.cached == 0) {
 			return false
 		}
 	}

@@ -12,6 +12,8 @@ type Row struct {
 	Limit int
 	// Alone keeps others out of the row's forwards.
 	Alone bool
+	// Reads: what a forward of the row gives is read before another is planned.
+	Reads bool
 	// Most bounds the tokens of one forward of the row; 0 does not.
 	Most int
 	// Drafts is how many tokens are proposed behind the row's last one, to be checked in its next forward. Next leaves them out where

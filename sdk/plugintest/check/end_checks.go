@@ -39,6 +39,9 @@ func (s *subject) checkEmbed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.record.Embedding == nil {
+		return undeclared("the model's family gives none")
+	}
 	embed := func(ids []int32) ([]float32, error) {
 		stream, err := p.rpc.Embed(ctx)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 // qwenRecipe is one checkpoint of Qwen 3: what its config says beyond the base, and how it is stored.
@@ -37,6 +38,8 @@ func Qwen3(names ...string) []Checkpoint {
 			"model.layers.1.self_attn.o_proj": map[string]any{"group_size": 128, "bits": 3},
 			"model.layers.1.mlp.gate_proj":    map[string]any{"group_size": 32, "bits": 5},
 		}, map[string]any{"tie_word_embeddings": false}), quantizedStore},
+		// As embedding models are published: names without "model.", and room for the byte tokenizer.
+		{"qwen3-embedding", map[string]any{"vocab_size": 272}, withoutPrefix},
 		{"qwen3-gguf-f32.gguf", nil, gguf("F32")},
 		{"qwen3-gguf-q8_0.gguf", map[string]any{"tie_word_embeddings": false}, gguf("Q8_0")},
 		{"qwen3-gguf-q4_1.gguf", nil, gguf("Q4_1")},
@@ -110,5 +113,15 @@ func withTiedHead(c Checkpoint, dir string) error {
 	head := c.Tensors[0]
 	head.Name = "lm_head.weight"
 	c.Tensors = append(slices.Clone(c.Tensors), head)
+	return safetensors("F32")(c, dir)
+}
+
+// withoutPrefix stores the decoder alone, whose names begin without "model.".
+func withoutPrefix(c Checkpoint, dir string) error {
+	tensors := slices.Clone(c.Tensors)
+	for i := range tensors {
+		tensors[i].Name = strings.TrimPrefix(tensors[i].Name, "model.")
+	}
+	c.Tensors = tensors
 	return safetensors("F32")(c, dir)
 }

@@ -12,9 +12,10 @@ const (
 	ByteEnd   = 256
 )
 
-// WriteByteTokenizer writes a tokenizer.json whose ids are bytes, for models that only have to run.
-func WriteByteTokenizer(dir string) error {
-	data, err := json.MarshalIndent(byteTokenizer(), "", " ")
+// WriteByteTokenizer writes a tokenizer.json whose ids are bytes, for models that only have to run. More special tokens follow from
+// ByteVocab on.
+func WriteByteTokenizer(dir string, special ...string) error {
+	data, err := json.MarshalIndent(byteTokenizer(special), "", " ")
 	if err != nil {
 		return err
 	}
@@ -22,7 +23,7 @@ func WriteByteTokenizer(dir string) error {
 }
 
 // byteTokenizer is a byte-level tokenizer.json without merges: the id of a byte is the byte.
-func byteTokenizer() map[string]any {
+func byteTokenizer(special []string) map[string]any {
 	vocab := map[string]int{"<end>": ByteEnd, "<pad>": ByteEnd + 1}
 	next := rune(256)
 	for b := range 256 {
@@ -38,10 +39,15 @@ func byteTokenizer() map[string]any {
 			"id": id, "content": text, "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
 		}
 	}
+	tokens := []any{added(ByteEnd, "<end>"), added(ByteEnd+1, "<pad>")}
+	for i, text := range special {
+		vocab[text] = ByteVocab + i
+		tokens = append(tokens, added(ByteVocab+i, text))
+	}
 	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}
 	return map[string]any{
 		"version": "1.0", "truncation": nil, "padding": nil, "normalizer": nil, "post_processor": nil,
-		"added_tokens": []any{added(ByteEnd, "<end>"), added(ByteEnd+1, "<pad>")}, "pre_tokenizer": level, "decoder": level,
+		"added_tokens": tokens, "pre_tokenizer": level, "decoder": level,
 		"model": map[string]any{
 			"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
 			"fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []any{},
