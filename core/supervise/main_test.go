@@ -198,7 +198,9 @@ func (echo) Open(_ context.Context, _ *cladev1.OpenRequest, report func(*cladev1
 	return echo{}, nil
 }
 
-func (echo) Facts() *cladev1.ModelFacts { return &cladev1.ModelFacts{Family: "echo", Graph: "example.org/echo"} }
+func (echo) Facts() *cladev1.ModelFacts {
+	return &cladev1.ModelFacts{Family: "echo", Graph: "example.org/echo"}
+}
 
 func (echo) Generate(ctx context.Context, job *plugin.GenerateJob, emit func(*cladev1.GenerateResponse) error) error {
 	step := func(id int32) error {
