@@ -58,9 +58,19 @@ var LinearUpdates = Kernel{
 	Fallback:  "rows of one adapter are cut out, and the low-rank products are operations of their own",
 }
 
+// AttendCaches is AttendRows over caches that are coded, or not in one piece: a plan has it where a composition or a window asks
+// for such.
+var AttendCaches = Kernel{
+	Name: "attend-caches",
+	Signature: "qkv [1, T, (heads + 2 kv_heads) d] of all sequences, keys and values of each as rows of floats or of 32-bit words " +
+		"(affine, turbo: docs/kv.md), in tiles of 256 positions -> [1, T, heads d]",
+	Devices:  []string{"cpu"},
+	Fallback: "rows are coded and decoded by MLX's operations, and its scaled dot product attention reads them as floats",
+}
+
 // CPU is the registry of all of them.
 func CPU() Registry {
-	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates)
+	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches)
 }
 
 // Tested is the runtime's library with every kernel compared with its fallback once.
@@ -94,6 +104,7 @@ func Load(r *mlx.Runtime) (_ *Tested, err error) {
 var tests = map[string]func(*mlx.Scope, *mlx.Kernels) error{
 	Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend, LinearInt8.Name: testLinearInt8,
 	AttendRows.Name: testAttendRows, LinearUpdates.Name: testLinearUpdates,
+	AttendCaches.Name: testAttendCaches,
 }
 
 // SelfTest is the result of the comparison at load.
@@ -292,4 +303,37 @@ func testLinearUpdates(s *mlx.Scope, k *mlx.Kernels) error {
 	want = s.Concat(0, s.SliceAxis(want, 0, 0, first), s.Add(s.SliceAxis(want, 0, first, first+changed), s.SliceAxis(low, 0, first, first+changed)),
 		s.SliceAxis(want, 0, first+changed, rows))
 	return agree(s, got, want)
+}
+
+// testAttendCaches compares a sequence in affine and in turbo rows, in blocks that lie in another order, with the same kernel over
+// floats of what these rows stand for: a group's ends are kept by eight bits to 1/510 of its range, turbo's values within theirs.
+func testAttendCaches(s *mlx.Scope, _ *mlx.Kernels) error {
+	const dim, rows = 32, 300
+	qkv := wave(s, 9, 1, rows, 3*dim)
+	a := mlx.PackedAttention{Heads: 1, KVHeads: 1, HeadDim: dim, RopeScale: 1, RopeMScale: 1, Scale: 0.25}
+	plain := func() *mlx.Array { return s.Zeros([]int{1, 1, 512, dim}, mlx.Float32) }
+	want, _, _ := s.PackedAttend(qkv, plain(), plain(), a)
+	for _, c := range []struct {
+		code  mlx.RowCode
+		words int
+		bound float64
+	}{
+		{mlx.RowCode{Kind: mlx.AffineRows, Bits: 8, Group: 32}, 9, 0.02},
+		{mlx.RowCode{Kind: mlx.TurboRows, Bits: 8}, 9, 0.03},
+	} {
+		block := func() mlx.CachePair {
+			return mlx.CachePair{Keys: s.Zeros([]int{1, 1, 256, c.words}, mlx.Uint32), Values: s.Zeros([]int{1, 1, 256, c.words}, mlx.Uint32)}
+		}
+		got, _ := s.AttendCaches(qkv, []mlx.CacheSequence{{
+			Tokens: rows, KeyCode: c.code, ValueCode: c.code, Pairs: []mlx.CachePair{block(), block()}, Tiles: [][2]int32{{1, 0}, {0, 0}},
+		}}, 0, a)
+		apart, err := mlx.ToSlice[float32](s, s.MaxAll(s.Abs(s.Sub(got, want)), false))
+		if err != nil {
+			return err
+		}
+		if !(float64(apart[0]) <= c.bound) {
+			return fmt.Errorf("rows of kind %d differ from floats by %g, the bound is %g", c.code.Kind, apart[0], c.bound)
+		}
+	}
+	return nil
 }

@@ -7,24 +7,6 @@ import (
 	"github.com/clademl/clade/sdk/nn"
 )
 
-// Step is how many tokens a cache grows by.
-const Step = 256
-
-// Spec is what one layer keeps for each token.
-type Spec struct {
-	Heads, HeadDim int
-	// Window is how many tokens back a query sees, itself included; 0 is all of them.
-	Window int
-}
-
-// BytesPerToken is what one token takes in the layer's cache.
-func (p Spec) BytesPerToken(dtype mlx.DType) int64 {
-	return 2 * int64(p.Heads) * int64(p.HeadDim) * int64(dtype.Size())
-}
-
-// Capacity is the number of tokens that room is made for when a sequence holds n.
-func Capacity(n int) int { return (n + Step - 1) / Step * Step }
-
 // Cache is what one sequence has left in every layer.
 type Cache struct {
 	specs   []Spec
@@ -42,7 +24,7 @@ func (c *Cache) Adapt(board *nn.Board, stack nn.Stack) { c.board, c.stack = boar
 func New(specs []Spec, kernels bool) *Cache {
 	c := &Cache{specs: specs, layers: make([]storage, len(specs)), kernels: kernels}
 	for i, p := range specs {
-		c.layers[i] = p.storage()
+		c.layers[i] = p.storage(kernels)
 	}
 	return c
 }
@@ -84,5 +66,5 @@ func (c *Cache) attended(s *mlx.Scope, i int) attended {
 		return l
 	}
 	_ = s.Fail(fmt.Errorf("attend: layer %d keeps no keys and values", i))
-	return &plain{spec: c.specs[i]}
+	return newRows(c.specs[i], c.kernels)
 }

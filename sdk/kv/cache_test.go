@@ -16,6 +16,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func runtimeDir() string {
+	if dir := os.Getenv("CLADE_RUNTIME"); dir != "" {
+		return dir
+	}
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "bin", "runtime", "cpu")
+}
+
 // onWorker runs fn with a scope and ends with no live array.
 func onWorker(t *testing.T, fn func(s *mlx.Scope)) {
 	t.Helper()
@@ -25,12 +33,7 @@ func onWorker(t *testing.T, fn func(s *mlx.Scope)) {
 // onWorkerEnds is onWorker with the scope's error.
 func onWorkerEnds(t *testing.T, fn func(s *mlx.Scope)) error {
 	t.Helper()
-	dir := os.Getenv("CLADE_RUNTIME")
-	if dir == "" {
-		_, file, _, _ := runtime.Caller(0)
-		dir = filepath.Join(filepath.Dir(file), "..", "..", "bin", "runtime", "cpu")
-	}
-	r, err := mlx.Open(dir)
+	r, err := mlx.Open(runtimeDir())
 	require.NoError(t, err, "run make setup")
 	_, err = r.Kernels()
 	require.NoError(t, err, "run make setup")

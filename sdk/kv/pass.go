@@ -23,8 +23,9 @@ type Pass struct {
 	masks    map[maskKey]*mlx.Array
 }
 
-// maskKey holds all that a mask depends on.
-type maskKey struct{ queries, keys, window int }
+// maskKey holds all that a mask depends on: the last queries of keys in a row, of which the first keep are seen beside the window;
+// and kept keys before them, which are seen too.
+type maskKey struct{ queries, keys, window, keep, kept int }
 
 // Begin starts a forward over the segments, in the order of their tokens. End commits it.
 func Begin(segments ...Segment) *Pass {
@@ -100,27 +101,28 @@ func (p *Pass) Attend(s *mlx.Scope, i int, qkv *mlx.Array, a Attention) *mlx.Arr
 	if want := []int{1, p.tokens, (a.Heads + 2*spec.Heads) * spec.HeadDim}; s.Err() == nil && !slices.Equal(qkv.Shape(), want) {
 		_ = s.Fail(fmt.Errorf("attend: layer %d got projections %v, not %v", i, qkv.Shape(), want))
 	}
-	if len(p.segments) == 1 {
-		return p.attend(s, p.segments[0], i, qkv, a)
-	}
-	if a.packs(p.segments[0].Cache) && mlx.AttendsRows(len(p.segments)) {
-		return p.attendRows(s, spec, i, qkv, a)
+	if c := p.segments[0].Cache; a.packs(c) && (len(p.segments) == 1 || mlx.AttendsCaches() || mlx.AttendsRows(len(p.segments))) {
+		return attendKernel(s, spec, p.segments, i, qkv, a)
 	}
 	parts, first := make([]*mlx.Array, len(p.segments)), 0
 	for j, g := range p.segments {
-		parts[j] = p.attend(s, g, i, s.SliceAxis(qkv, 1, first, first+g.Tokens), a)
-		first += g.Tokens
+		part := s.SliceAxis(qkv, 1, first, first+g.Tokens)
+		if first += g.Tokens; a.packs(g.Cache) {
+			parts[j] = attendKernel(s, spec, []Segment{g}, i, part, a)
+		} else {
+			parts[j] = p.attend(s, g, i, part, a)
+		}
+	}
+	if len(parts) == 1 {
+		return parts[0]
 	}
 	return s.Concat(1, parts...)
 }
 
-// attend is Attend for one segment, whose projections qkv are.
+// attend is Attend for one segment, whose projections qkv are, by stock operations.
 func (p *Pass) attend(s *mlx.Scope, g Segment, i int, qkv *mlx.Array, a Attention) *mlx.Array {
 	c := g.Cache
 	spec, l := c.specs[i], c.attended(s, i)
-	if a.packs(c) {
-		return attendPacked(s, spec, l, qkv, c.offset, g.Tokens, a)
-	}
 	q := split(s, qkv, 0, a.Heads, spec.HeadDim, a.QNorm)                          // [1, Hq, T, D]
 	k := split(s, qkv, a.Heads, spec.Heads, spec.HeadDim, a.KNorm)                 // [1, Hkv, T, D]
 	v := split(s, qkv, a.Heads+spec.Heads, spec.Heads, spec.HeadDim, nn.RMSNorm{}) // [1, Hkv, T, D]
@@ -128,17 +130,31 @@ func (p *Pass) attend(s *mlx.Scope, g Segment, i int, qkv *mlx.Array, a Attentio
 		q, k = a.Rope.Forward(s, q, c.offset), a.Rope.Forward(s, k, c.offset)
 	}
 	l.put(s, k, v, c.offset)
-	first, end := 0, c.offset+g.Tokens // first is the oldest key that any query of the segment sees
+	if s.Err() != nil {
+		return q
+	}
+	first, end := 0, c.offset+g.Tokens // first is the oldest key of its window that any query of the segment sees
 	if spec.Window > 0 {
 		first = max(0, c.offset-spec.Window+1)
 	}
+	m := maskKey{queries: g.Tokens, window: spec.Window}
+	switch {
+	case first <= spec.Keep: // what is kept lies before it without a gap
+		first, m.keep = 0, spec.Keep
+	case spec.Keep > 0:
+		m.kept = spec.Keep
+	}
+	m.keys = end - first
 	keys, values := l.view(s, first, end)
-	shape := maskKey{g.Tokens, end - first, spec.Window}
+	if m.kept > 0 {
+		k, v := l.view(s, 0, m.kept)
+		keys, values = s.Concat(2, k, keys), s.Concat(2, v, values)
+	}
 	var o *mlx.Array
 	if a.Softcap != 0 {
-		o = a.capped(s, q, keys, values, p.seen(s, shape))
+		o = a.capped(s, q, keys, values, p.seen(s, m))
 	} else {
-		o = s.SDPA(q, keys, values, a.Scale, p.mask(s, shape), nil)
+		o = s.SDPA(q, keys, values, a.Scale, p.mask(s, m), nil)
 	}
 	return s.Reshape(s.Transpose(o, 0, 2, 1, 3), 1, -1, a.Heads*spec.HeadDim)
 }
@@ -152,26 +168,51 @@ func split(s *mlx.Scope, x *mlx.Array, first, n, dim int, norm nn.RMSNorm) *mlx.
 	return s.Transpose(x, 0, 2, 1, 3)
 }
 
-// attendPacked is attend as one kernel, which writes the caches in place: their handles are replaced by those it returns.
-func attendPacked(s *mlx.Scope, spec Spec, l attended, qkv *mlx.Array, offset, tokens int, a Attention) *mlx.Array {
-	before := l.lend(s, qkv.DType(), offset, tokens)
+// attendKernel is attend of segments as one kernel, which writes the caches in place: their handles are replaced by those it
+// returns.
+func attendKernel(s *mlx.Scope, spec Spec, segments []Segment, i int, qkv *mlx.Array, a Attention) *mlx.Array {
+	layers, sequences := make([]attended, len(segments)), make([]mlx.CacheSequence, len(segments))
+	plain := spec.Keep == 0
+	for j, g := range segments {
+		layers[j] = g.Cache.attended(s, i)
+		sequences[j] = layers[j].lend(s, qkv.DType(), g.Cache.offset, g.Tokens)
+		plain = plain && sequences[j].Tiles == nil
+	}
+	if s.Err() != nil {
+		return qkv
+	}
 	args := a.packed(spec)
-	args.Offset = offset
-	out, keys, values := s.PackedAttend(qkv, before.Keys, before.Values, args)
-	l.giveBack(s, mlx.PackedSequence{Keys: keys, Values: values})
+	if plain && len(segments) == 1 {
+		args.Offset = sequences[0].Offset
+		pair := sequences[0].Pairs[0]
+		out, keys, values := s.PackedAttend(qkv, pair.Keys, pair.Values, args)
+		layers[0].giveBack(s, []mlx.CachePair{{Keys: keys, Values: values}})
+		return out
+	}
+	if plain && mlx.AttendsRows(len(segments)) {
+		return attendRows(s, layers, sequences, qkv, args)
+	}
+	for j, q := range sequences {
+		if q.Tiles == nil {
+			sequences[j].Tiles = slots{}.table(q.Offset + q.Tokens)
+		}
+	}
+	out, after := s.AttendCaches(qkv, sequences, spec.Keep, args)
+	for j, l := range layers {
+		l.giveBack(s, after[j])
+	}
 	return out
 }
 
-// attendRows is attendPacked of all segments in one node, whatever their number.
-func (p *Pass) attendRows(s *mlx.Scope, spec Spec, i int, qkv *mlx.Array, a Attention) *mlx.Array {
-	layers, sequences := make([]attended, len(p.segments)), make([]mlx.PackedSequence, len(p.segments))
-	for j, g := range p.segments {
-		layers[j] = g.Cache.attended(s, i)
-		sequences[j] = layers[j].lend(s, qkv.DType(), g.Cache.offset, g.Tokens)
+// attendRows is attendKernel of plain buffers.
+func attendRows(s *mlx.Scope, layers []attended, sequences []mlx.CacheSequence, qkv *mlx.Array, args mlx.PackedAttention) *mlx.Array {
+	packed := make([]mlx.PackedSequence, len(sequences))
+	for j, q := range sequences {
+		packed[j] = mlx.PackedSequence{Keys: q.Pairs[0].Keys, Values: q.Pairs[0].Values, Offset: q.Offset, Tokens: q.Tokens}
 	}
-	out, after := s.PackedAttendRows(qkv, sequences, a.packed(spec))
+	out, after := s.PackedAttendRows(qkv, packed, args)
 	for j, l := range layers {
-		l.giveBack(s, after[j])
+		l.giveBack(s, []mlx.CachePair{{Keys: after[j].Keys, Values: after[j].Values}})
 	}
 	return out
 }
@@ -188,13 +229,13 @@ func (a Attention) packed(spec Spec) mlx.PackedAttention {
 	return args
 }
 
-// mask is what the last queries of keys may see: everything for one query, causal, or causal within a window. Masks are made
-// once and shared by layers and segments of the same shape.
+// mask is what queries may see: everything for one query, causal, or causal within a window. Masks are made once and shared by
+// layers and segments of the same shape.
 func (p *Pass) mask(s *mlx.Scope, k maskKey) mlx.Mask {
 	if k.queries == 1 {
 		return mlx.Mask{} // attend cut the keys to the window
 	}
-	if k.window == 0 || k.keys <= k.window {
+	if k.kept == 0 && (k.window == 0 || k.keys <= k.window) {
 		return mlx.Causal()
 	}
 	return mlx.ArrayMask(p.seen(s, k))
@@ -212,7 +253,14 @@ func (p *Pass) seen(s *mlx.Scope, k maskKey) *mlx.Array {
 	cols := s.ExpandDims(s.Arange(0, float64(k.keys), 1, mlx.Int32), 0)                         // [1, keys]
 	m := s.GreaterEqual(rows, cols)
 	if k.window > 0 {
-		m = s.LogicalAnd(m, s.Less(rows, s.Add(cols, s.Scalar(float64(k.window), mlx.Int32))))
+		near := s.Less(rows, s.Add(cols, s.Scalar(float64(k.window), mlx.Int32)))
+		if k.keep > 0 {
+			near = s.LogicalOr(near, s.Less(cols, s.Scalar(float64(k.keep), mlx.Int32)))
+		}
+		m = s.LogicalAnd(m, near)
+	}
+	if k.kept > 0 {
+		m = s.Concat(1, s.Ones([]int{k.queries, k.kept}, mlx.Bool), m)
 	}
 	p.masks[k] = m
 	return m

@@ -146,8 +146,7 @@ func (c *Cache) Join(s *mlx.Scope, pieces []Piece) (_ *Run, err error) {
 		}
 	}()
 	for i, l := range c.layers {
-		_, keys := l.(attended)
-		p, err := joinPart(s, sections(pieces, i), keys)
+		p, err := l.join(s, sections(pieces, i))
 		if err != nil {
 			return nil, err
 		}
@@ -156,39 +155,15 @@ func (c *Cache) Join(s *mlx.Scope, pieces []Piece) (_ *Run, err error) {
 	return r, s.Err()
 }
 
-// joinPart joins arrays of keys and values that have a row for every token, along the tokens (axis 2). Of others the last section's
-// stand for all, if it reaches the end that they are of.
-func joinPart(s *mlx.Scope, sections []section, keys bool) (out part, err error) {
+// lastPart is the part of several sections of what has no row for every token: the last one's, if it reaches the end that it is of.
+func lastPart(s *mlx.Scope, sections []section) (out part, err error) {
 	last := sections[len(sections)-1]
-	for _, c := range sections {
-		if !keys || c.form != last.form || len(c.arrays) != len(last.arrays) || !c.rows() {
-			if last.from+last.tokens != last.of {
-				return part{}, nil
-			}
-			out, err = takeAll(s, last.arrays...)
-			out.form = last.form
-			return out, err
-		}
+	if last.from+last.tokens != last.of {
+		return part{}, nil
 	}
+	out, err = takeAll(s, last.arrays...)
 	out.form = last.form
-	for i := range last.arrays {
-		rows := make([]*mlx.Array, len(sections))
-		for j, c := range sections {
-			rows[j] = s.SliceAxis(c.arrays[i], 2, c.from, c.from+c.tokens)
-		}
-		out.arrays = append(out.arrays, s.Keep(s.Concat(2, rows...)))
-	}
-	return out, s.Eval(out.arrays...)
-}
-
-// rows reports whether each array has a row for every token.
-func (c section) rows() bool {
-	for _, a := range c.arrays {
-		if a.NDim() < 3 || a.Dim(2) != c.of {
-			return false
-		}
-	}
-	return len(c.arrays) > 0
+	return out, err
 }
 
 // Encode writes the run for a store. DecodeRun reads it back.
@@ -197,6 +172,7 @@ func (r *Run) Encode(s *mlx.Scope) ([]byte, error) {
 	out = slices.Grow(out, int(r.bytes)+len(r.layers)*16)
 	for _, p := range r.layers {
 		out = append(out, byte(len(p.arrays)), p.form)
+		out = binary.LittleEndian.AppendUint16(out, uint16(p.lost))
 		for _, a := range p.arrays {
 			data, err := mlx.Bytes(s, a)
 			if err != nil {
@@ -239,16 +215,16 @@ func (c *Cache) DecodeRun(s *mlx.Scope, dtype mlx.DType, data []byte) (_ *Run, e
 
 // decodePart reads one layer's part from the head of data.
 func decodePart(s *mlx.Scope, l storage, tokens int, dtype mlx.DType, data []byte) (p part, rest []byte, err error) {
-	if len(data) < 2 {
+	if len(data) < 4 {
 		return p, nil, errors.New("it ends early")
 	}
 	n := int(data[0])
-	p.form, data = data[1], data[2:]
-	shapes, ok := l.shapes(p.form, tokens, dtype)
+	p.form, p.lost, data = data[1], int(binary.LittleEndian.Uint16(data[2:])), data[4:]
 	if n == 0 {
-		return p, data, nil
+		return part{}, data, nil
 	}
-	if !ok || n != len(shapes) {
+	shapes, ok := l.shapes(p.form, tokens-p.lost, dtype)
+	if !ok || n != len(shapes) || p.lost >= tokens {
 		return part{}, nil, fmt.Errorf("%d arrays of form %d", n, p.form)
 	}
 	for _, want := range shapes {

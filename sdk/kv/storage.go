@@ -10,13 +10,16 @@ type storage interface {
 	arrays() []*mlx.Array
 	// take copies what the layer has of the tokens [from, to). A part without arrays is not an error: the storage has let them go.
 	take(s *mlx.Scope, from, to, offset int) (part, error)
-	// shapes are those of the arrays of a part of tokens in a form; ok is false for a form that the storage does not have.
+	// shapes are those of the arrays of a part in a form that lost none of its tokens; ok is false for a form that the storage does
+	// not have.
 	shapes(form uint8, tokens int, dtype mlx.DType) (arrays []shape, ok bool)
 	// usable is the most tokens, n at most, with which the sections let the layer go on as if it had computed them.
 	usable(sections []section, n int) int
 	// fill takes the first n tokens of the sections, a number that usable gave, into an empty storage. It shares no memory with
 	// them.
 	fill(s *mlx.Scope, sections []section, n int)
+	// join makes one part of sections, one behind the other; lastPart serves what has no row for every token.
+	join(s *mlx.Scope, sections []section) (part, error)
 	// close frees the buffers and leaves an empty storage.
 	close()
 }
@@ -30,13 +33,15 @@ type attended interface {
 	view(s *mlx.Scope, from, to int) (k, v *mlx.Array)
 	// lend makes room for tokens more behind offset and gives the buffers to a kernel that writes and attends; giveBack takes
 	// what it returned in their place.
-	lend(s *mlx.Scope, dtype mlx.DType, offset, tokens int) mlx.PackedSequence
-	giveBack(s *mlx.Scope, after mlx.PackedSequence)
+	// Without tiles the sequence is one pair of buffers in the compute dtype, position by position.
+	lend(s *mlx.Scope, dtype mlx.DType, offset, tokens int) mlx.CacheSequence
+	giveBack(s *mlx.Scope, after []mlx.CachePair)
 }
 
 // part is what a run holds of one layer.
 type part struct {
 	form   uint8 // the storage's own: how the arrays are to be read
+	lost   int   // how many of the run's first tokens the arrays do not have
 	arrays []*mlx.Array
 }
 
@@ -60,5 +65,13 @@ type section struct {
 	from, tokens, of int
 }
 
+// missing is how many of the section's first tokens its part does not have.
+func (c section) missing() int {
+	if len(c.arrays) == 0 {
+		return c.tokens
+	}
+	return min(max(0, c.lost-c.from), c.tokens)
+}
+
 // storage makes the empty storage of a layer.
-func (p Spec) storage() storage { return &plain{spec: p} }
+func (p Spec) storage(kernels bool) storage { return newRows(p, kernels) }

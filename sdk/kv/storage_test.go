@@ -59,6 +59,8 @@ func (l *last) fill(s *mlx.Scope, sections []section, n int) {
 	}
 }
 
+func (l *last) join(s *mlx.Scope, sections []section) (part, error) { return lastPart(s, sections) }
+
 func (l *last) close() {
 	l.state.Close()
 	l.state = nil

@@ -41,7 +41,10 @@ typedef struct {
 	                        mlx_stream))          \
 	F(int, kernels_revision, (void))              \
 	F(int, attend_rows, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const int *, const int *, mlx_array, mlx_array, \
-	                     mlx_array, const ck_attention *, mlx_stream))
+	                     mlx_array, const ck_attention *, mlx_stream)) \
+	F(int, attend_caches, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const ck_sequence *, const int *, int, \
+	                       mlx_array, mlx_array, mlx_array, const ck_attention *, mlx_stream)) \
+	F(int, cache_pack, (mlx_array *, mlx_array, ck_row_code, mlx_stream))
 
 // LACKS is the answer of a function that calls one which is not there.
 #define LACKS(name)                                                        \
@@ -175,4 +178,28 @@ int ck_attend_rows(void **out, void **new_caches, void *qkv, void *const *caches
 	*out = o.ctx;
 	for (int i = 0; i < 2 * count; i++) new_caches[i] = made[i].ctx;
 	return rc;
+}
+
+// An mlx_array is one pointer: an array of handles is an array of them.
+_Static_assert(sizeof(mlx_array) == sizeof(void *), "mlx_array is one pointer");
+
+bool ck_attends_caches(void) { return p_attend_caches != NULL && p_cache_pack != NULL; }
+int ck_attend_caches(void **out, void **new_caches, void *qkv, void *const *caches, int count, const ck_sequence *sequences,
+                     const int *tables, int keep, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream) {
+	LACKS(attend_caches)
+	mlx_array o = {0};
+	int rc = failed(p_attend_caches(&o, (mlx_array *)new_caches, (mlx_array){qkv}, (const mlx_array *)caches, count, sequences, tables, keep,
+	                                (mlx_array){inv_freq}, (mlx_array){q_norm}, (mlx_array){k_norm}, &a, (mlx_stream){stream}));
+	*out = o.ctx;
+	return rc;
+}
+
+cx_out ck_cache_pack(void *x, ck_row_code code, void *stream) {
+	if (p_cache_pack == NULL) {
+		cx_set_error("the runtime's libcladekernels lacks clade_cache_pack");
+		return (cx_out){NULL, 1};
+	}
+	mlx_array res = {0};
+	int rc = failed(p_cache_pack(&res, (mlx_array){x}, code, (mlx_stream){stream}));
+	return (cx_out){res.ctx, rc};
 }

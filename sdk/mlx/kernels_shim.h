@@ -64,4 +64,21 @@ bool ck_attends_rows(void);
 int ck_attend_rows(void **out, void **new_caches, void *qkv, void *const *caches, int count, const int *offsets, const int *rows,
                    void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream);
 
+typedef struct {
+	int code, bits, group;
+} ck_row_code;
+
+typedef struct {
+	int offset, rows;
+	ck_row_code keys, values;
+	int pairs, written;
+	int table, tiles;
+} ck_sequence;
+
+// caches and new_caches are handles, as many as the sequences' pairs have.
+bool ck_attends_caches(void);
+int ck_attend_caches(void **out, void **new_caches, void *qkv, void *const *caches, int count, const ck_sequence *sequences,
+                     const int *tables, int keep, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream);
+cx_out ck_cache_pack(void *x, ck_row_code code, void *stream);
+
 #endif

@@ -162,6 +162,46 @@ int clade_attend_rows(
     const clade_attention* a,
     clade_stream s);
 
+/* How a row of a cache lies in memory: floats of the array's dtype, or 32-bit words as docs/kv.md has them (arrays of uint32). */
+enum { CLADE_ROW_DENSE = 0, CLADE_ROW_AFFINE = 1, CLADE_ROW_TURBO = 2 };
+typedef struct clade_row_code_ {
+  int code;  /* one of the above */
+  int bits;  /* affine: 2, 3, 4, 5, 6 or 8; turbo: 2, 3, 4, 5 or 8 */
+  int group; /* affine: columns that share scale and bias, a multiple of 32 that divides head_dim */
+} clade_row_code;
+
+/* One sequence among those of clade_attend_caches. Its cache is `pairs` arrays of keys and of values, [1, kv_heads, n, words] with
+ * any n; tiles of 256 positions lie in them one whole tile after another, where the table says: for tile i the pair and the first
+ * row, at table[2 i] and table[2 i + 1], -1 for a tile that nobody sees. */
+typedef struct clade_sequence_ {
+  int offset, rows; /* absolute position of the first row */
+  clade_row_code keys, values;
+  int pairs;
+  int written;      /* pairs from here on are written: they come back in new_caches, the others are not given back */
+  int table, tiles; /* where its table begins in `tables`, and its tiles: up to the last row's */
+} clade_sequence;
+
+/* clade_attend_rows over caches that are coded or not in one piece; keep is how many first positions every query sees beside its
+ * window. caches: keys and values in turn, of all sequences one after another; new_caches: of those written. Beside
+ * "attend-caches" in the list. */
+int clade_attend_caches(
+    clade_array* out,
+    clade_array* new_caches,
+    clade_array qkv,
+    const clade_array* caches,
+    int count,
+    const clade_sequence* sequences,
+    const int* tables,
+    int keep,
+    clade_array inv_freq,
+    clade_array q_norm,
+    clade_array k_norm,
+    const clade_attention* a,
+    clade_stream s);
+
+/* Rows x [1, heads, n, head_dim], of a float dtype, as coded rows [1, heads, n, words]: what clade_attend_caches writes of them. */
+int clade_cache_pack(clade_array* res, clade_array x, clade_row_code code, clade_stream s);
+
 #ifdef __cplusplus
 #pragma GCC visibility pop
 }

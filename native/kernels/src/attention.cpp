@@ -16,7 +16,7 @@ constexpr int kLanes = 16, kTile = kAttentionTile;
 // Query rows (positions x heads of a group) that share one decoded key tile.
 constexpr int kBlockRows = 48;
 
-enum Slot { kScores = 4, kKeys, kPartial, kQuery };
+enum Slot { kScores = 4, kKeys, kPartial, kQuery, kDecoded = 10 };
 
 // The rotary tables of one call: cos and sin [rows][dims/2]. The layers of a step share them, so the calling thread keeps
 // its last ones.
@@ -63,17 +63,34 @@ struct Rotary {
 // One segment of a call.
 struct Run {
   const AttentionCall& a;
-  DType dtype;
-  int offset, rows, capacity;
-  uint8_t *keys, *values;
+  DType dtype;  // of activations
+  const AttentionSegment& at;
+  int offset, rows;
   float* q;  // [kv_heads][rows][group][head_dim], rotated and scaled
   uint8_t* out;
 
   int group() const { return a.heads / a.kv_heads; }
   size_t size() const { return dtype == DType::f32 ? 4 : 2; }
   int begin(int pos) const { return a.window > 0 ? std::max(0, pos - a.window + 1) : 0; }
-  size_t cache_at(int h, int pos) const {
-    return (size_t(h) * size_t(capacity) + size_t(pos)) * size_t(a.head_dim) * size();
+  // Row i of tile t, of keys or of values.
+  uint8_t* key(int h, int t, int i) const {
+    const AttentionTile& tile = at.tiles[size_t(t)];
+    return tile.keys + (size_t(h) * size_t(tile.capacity) + size_t(i)) * at.keys.bytes(a.head_dim);
+  }
+  uint8_t* value(int h, int t, int i) const {
+    const AttentionTile& tile = at.tiles[size_t(t)];
+    return tile.values + (size_t(h) * size_t(tile.capacity) + size_t(i)) * at.values.bytes(a.head_dim);
+  }
+  // The tiles that rows from row0 on, n of them, see: the first one for what is kept, and those from `first` to `last`.
+  struct Tiles {
+    bool kept;
+    int first, last;
+    int count() const { return last - first + kept; }
+    int at(int i) const { return kept ? (i ? first + i - 1 : 0) : first + i; }
+  };
+  Tiles tiles(int row0, int n) const {
+    const int first = begin(offset + row0) / kTile;
+    return {a.keep > 0 && first > 0, first, (offset + row0 + n + kTile - 1) / kTile};
   }
 };
 
@@ -101,20 +118,38 @@ void prepare_head(const Run& r, float* v, const float* norm, const Rotary* rope,
   round_to(r.dtype, v, r.a.rope_dims);
 }
 
+// Panels [from, to) of sixteen keys each of a tile, as floats: k-major in kt.
+void load_keys(const Run& r, int h, int t, int from, int to, int count, float* kt) {
+  const Level& l = level();
+  const int d = r.a.head_dim;
+  const RowCode& code = r.at.keys;
+  for (int p = from; p < to; p++) {
+    const int rows = std::min(kLanes, count - p * kLanes);
+    const uint8_t* row = r.key(h, t, p * kLanes);
+    float* panel = kt + size_t(p) * kLanes * size_t(d);
+    if (code.code == Code::dense) {
+      l.transpose(code.dtype, row, size_t(d), rows, d, panel);
+      continue;
+    }
+    float* decoded = scratch(kDecoded, size_t(kLanes) * size_t(d));
+    l.unpack(code, row, code.bytes(d), rows, d, decoded);
+    l.transpose(DType::f32, decoded, size_t(d), rows, d, panel);
+  }
+}
+
 // Rows [row0, row0 + n) of kv head h against tile t: writes m, l and the unnormalised sum of each to part.
 // part is [n * group][2 + head_dim].
 void reduce_tile(const Run& r, int h, int row0, int n, int t, float* partial) {
   const Level& l = level();
   const int d = r.a.head_dim, g = r.group(), lines = n * g;
   const int first = t * kTile, last = std::min(first + kTile, r.offset + row0 + n);
+  const int kept = t == 0 ? r.a.keep : 0;
   const int count = last - first, panels = (count + kLanes - 1) / kLanes;
-  const int seen = std::clamp(r.begin(r.offset + row0) - first, 0, count) / kLanes * kLanes;
+  const int seen = kept ? 0 : std::clamp(r.begin(r.offset + row0) - first, 0, count) / kLanes * kLanes;
 
   float* kt = scratch(kKeys, size_t(kTile) * size_t(d));
   float* s = scratch(kScores, size_t(lines) * kTile);
-  for (int p = seen / kLanes; p < panels; p++)
-    l.transpose(r.dtype, r.keys + r.cache_at(h, first + p * kLanes), size_t(d), std::min(kLanes, count - p * kLanes), d,
-                kt + size_t(p) * kLanes * size_t(d));
+  load_keys(r, h, t, seen / kLanes, panels, count, kt);
   const float* q = r.q + (size_t(h) * size_t(r.rows) + size_t(row0)) * size_t(g) * size_t(d);
   const PanelShape ks{Format::f32, Scale::f32, d, 0, 64};
   for (int p = seen / kLanes; p < panels;) {
@@ -131,8 +166,8 @@ void reduce_tile(const Run& r, int h, int row0, int n, int t, float* partial) {
     const int b = std::clamp(r.begin(pos) - first, 0, count), e = std::clamp(pos + 1 - first, 0, count);
     float* si = s + size_t(i) * kTile;
     float* out = partial + size_t(i) * ldp;
-    std::fill(si, si + std::min(b, count), -INFINITY);
-    if (b >= e) {
+    std::fill(si + std::min(kept, b), si + b, -INFINITY);
+    if (b >= e && !std::min(kept, e)) {
       out[0] = -INFINITY;
       out[1] = 0;
       std::fill(si, si + panels * kLanes, 0.0f);
@@ -143,13 +178,22 @@ void reduce_tile(const Run& r, int h, int row0, int n, int t, float* partial) {
     std::fill(si + (e + kLanes - 1) / kLanes * kLanes, si + panels * kLanes, 0.0f);
   }
 
-  const PanelShape vs{r.dtype == DType::f32 ? Format::f32 : r.dtype == DType::bf16 ? Format::bf16 : Format::f16,
-                      Scale::f32, count - seen, 0, int(size_t(d) * r.size())};
-  const uint8_t* v = r.values + r.cache_at(h, first + seen);
+  const RowCode& code = r.at.values;
+  const uint8_t* v = r.value(h, t, seen);
+  PanelShape vs{Format::f32, Scale::f32, count - seen, 0, d * 4};
+  if (code.code == Code::dense) {
+    vs.format = code.dtype == DType::f32 ? Format::f32 : code.dtype == DType::bf16 ? Format::bf16 : Format::f16;
+    vs.stride = int(code.bytes(d));
+  } else {
+    float* decoded = scratch(kDecoded, size_t(kTile) * size_t(d));
+    l.unpack(code, v, code.bytes(d), count - seen, d, decoded);
+    v = reinterpret_cast<const uint8_t*>(decoded);
+  }
+  const size_t size = size_t(vs.stride) / size_t(d);
   for (int c = 0; c < d;) {
     const int np = lines <= 2 && d - c >= 64 ? 4 : d - c >= 32 ? 2 : 1;
     const uint8_t* at[4];
-    for (int i = 0; i < np; i++) at[i] = v + size_t(c + i * kLanes) * r.size();
+    for (int i = 0; i < np; i++) at[i] = v + size_t(c + i * kLanes) * size;
     l.tile(vs, at, np, s + seen, kTile, lines, partial + 2 + c, ldp);
     c += np * kLanes;
   }
@@ -179,6 +223,7 @@ void finish(const Run& r, int h, int row0, int n, float* acc) {
   for (int i = 0; i < n * g; i++) {
     float* a = acc + size_t(i) * (size_t(d) + 2);
     level().scale_mul(a + 2, 1.0f / a[1], nullptr, d, a + 2);
+    if (r.at.values.rotated()) unrotate(a + 2, d);
     const size_t at = (size_t(row0 + i / g) * size_t(r.a.heads) + size_t(h * g + i % g)) * size_t(d) * r.size();
     level().narrow(r.dtype, a + 2, size_t(d), r.out + at);
   }
@@ -188,7 +233,8 @@ void finish(const Run& r, int h, int row0, int n, float* acc) {
 void attend_by_tiles(const std::vector<const Run*>& runs) {
   struct Unit {
     const Run* run;
-    int head, first, tiles;
+    int head;
+    Run::Tiles tiles;
     float* partial;  // of its first tile
   };
   std::vector<Unit> units;           // a head of a segment
@@ -196,26 +242,26 @@ void attend_by_tiles(const std::vector<const Run*>& runs) {
   size_t floats = 0;
   auto line = [](const Run& r) { return size_t(r.rows * r.group()) * (size_t(r.a.head_dim) + 2); };
   for (const Run* r : runs) {
-    const int t0 = r->begin(r->offset) / kTile, tiles = (r->offset + r->rows + kTile - 1) / kTile - t0;
+    const Run::Tiles tiles = r->tiles(0, r->rows);
     for (int h = 0; h < r->a.kv_heads; h++) {
-      for (int t = 0; t < tiles; t++) pieces.emplace_back(int(units.size()), t);
-      units.push_back({r, h, t0, tiles, nullptr});
-      floats += size_t(tiles) * line(*r);
+      for (int t = 0; t < tiles.count(); t++) pieces.emplace_back(int(units.size()), t);
+      units.push_back({r, h, tiles, nullptr});
+      floats += size_t(tiles.count()) * line(*r);
     }
   }
   float* at = scratch(kPartial, floats);
   for (Unit& u : units) {
     u.partial = at;
-    at += size_t(u.tiles) * line(*u.run);
+    at += size_t(u.tiles.count()) * line(*u.run);
   }
   Pool::get().run(int(pieces.size()), [&](int i) {
     const Unit& u = units[size_t(pieces[size_t(i)].first)];
     const int t = pieces[size_t(i)].second;
-    reduce_tile(*u.run, u.head, 0, u.run->rows, u.first + t, u.partial + size_t(t) * line(*u.run));
+    reduce_tile(*u.run, u.head, 0, u.run->rows, u.tiles.at(t), u.partial + size_t(t) * line(*u.run));
   });
   for (const Unit& u : units) {
     const Run& r = *u.run;
-    for (int t = 1; t < u.tiles; t++) merge(u.partial, u.partial + size_t(t) * line(r), r.rows * r.group(), r.a.head_dim);
+    for (int t = 1; t < u.tiles.count(); t++) merge(u.partial, u.partial + size_t(t) * line(r), r.rows * r.group(), r.a.head_dim);
     finish(r, u.head, 0, r.rows, u.partial);
   }
 }
@@ -227,11 +273,11 @@ void attend_by_rows(const Run& r) {
   const size_t ld = size_t(step) * size_t(g) * (size_t(d) + 2);
   Pool::get().run(r.a.kv_heads * blocks, [&](int u) {
     const int h = u % r.a.kv_heads, row0 = (blocks - 1 - u / r.a.kv_heads) * step, n = std::min(step, r.rows - row0);
-    const int t0 = r.begin(r.offset + row0) / kTile, t1 = (r.offset + row0 + n + kTile - 1) / kTile;
+    const Run::Tiles tiles = r.tiles(row0, n);
     float* acc = scratch(kPartial, 2 * ld);
-    reduce_tile(r, h, row0, n, t0, acc);
-    for (int t = t0 + 1; t < t1; t++) {
-      reduce_tile(r, h, row0, n, t, acc + ld);
+    reduce_tile(r, h, row0, n, tiles.at(0), acc);
+    for (int t = 1; t < tiles.count(); t++) {
+      reduce_tile(r, h, row0, n, tiles.at(t), acc + ld);
       merge(acc, acc + ld, n * g, d);
     }
     finish(r, h, row0, n, acc);
@@ -259,8 +305,8 @@ void AttentionCall::run(DType dtype, const void* qkv, const std::vector<Attentio
   std::vector<int> firsts;
   int first = 0;
   for (const AttentionSegment& s : segments) {
-    runs.push_back({*this, dtype, s.offset, s.rows, s.capacity, static_cast<uint8_t*>(s.keys), static_cast<uint8_t*>(s.values),
-                    q + size_t(first) * line, static_cast<uint8_t*>(out) + size_t(first) * line * size});
+    runs.push_back({*this, dtype, s, s.offset, s.rows, q + size_t(first) * line,
+                    static_cast<uint8_t*>(out) + size_t(first) * line * size});
     firsts.push_back(first);
     first += s.rows;
   }
@@ -274,10 +320,17 @@ void AttentionCall::run(DType dtype, const void* qkv, const std::vector<Attentio
     const Run& r = runs[of[size_t(row)]];
     const int own = row - firsts[of[size_t(row)]], position = positions[size_t(row)];
     const uint8_t* x = static_cast<const uint8_t*>(qkv) + size_t(row) * width * size;
+    const int tile = position / kTile, in_tile = position % kTile;
     std::vector<float> v(static_cast<size_t>(d));
     for (int h = 0; h < heads + 2 * kv_heads; h++, x += size_t(d) * size) {
       if (h >= heads + kv_heads) {
-        std::memcpy(r.values + r.cache_at(h - heads - kv_heads, position), x, size_t(d) * size);
+        uint8_t* row = r.value(h - heads - kv_heads, tile, in_tile);
+        if (r.at.values.code == Code::dense && r.at.values.dtype == dtype) {
+          std::memcpy(row, x, size_t(d) * size);
+          continue;
+        }
+        l.widen(dtype, x, size_t(d), v.data());
+        pack_row(r.at.values, v.data(), d, row);
         continue;
       }
       const bool query = h < heads;
@@ -286,10 +339,12 @@ void AttentionCall::run(DType dtype, const void* qkv, const std::vector<Attentio
       l.widen(dtype, x, size_t(d), dst);
       const auto& norm = query ? qn : kn;
       prepare_head(r, dst, norm.empty() ? nullptr : norm.data(), rope_dims ? &rope : nullptr, row);
-      if (query)
-        l.scale_mul(dst, scale, nullptr, d, dst);
-      else
-        l.narrow(dtype, dst, size_t(d), r.keys + r.cache_at(h - heads, position));
+      if (!query) {
+        pack_row(r.at.keys, dst, d, r.key(h - heads, tile, in_tile));
+        continue;
+      }
+      l.scale_mul(dst, scale, nullptr, d, dst);
+      if (r.at.keys.rotated()) rotate(dst, d);
     }
   };
   if (rows < 8) {

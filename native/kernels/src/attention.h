@@ -1,7 +1,8 @@
-// Attention over a plain cache: per-head norms, rotary embedding, the cache write, softmax and the weighted sum.
+// Attention over a cache: per-head norms, rotary embedding, the cache write, softmax and the weighted sum.
 #pragma once
 #include <vector>
 
+#include "cache.h"
 #include "level.h"
 
 namespace clade {
@@ -10,11 +11,17 @@ namespace clade {
 // merged, so that a row's bits do not depend on how the work was divided.
 constexpr int kAttentionTile = 256;
 
-// The rows of one sequence among those of a call, and its cache: keys and values [kv_heads, capacity, head_dim].
+// Where a tile's rows lie: of kv head h, the row at position tile * kAttentionTile + i is `base + (h * capacity + i) * row bytes`.
+struct AttentionTile {
+  uint8_t *keys, *values;
+  int capacity;
+};
+
+// The rows of one sequence among those of a call, and its cache. Tiles that no row sees may be anything.
 struct AttentionSegment {
   int offset, rows;  // absolute position of the first row
-  void *keys, *values;
-  int capacity;
+  RowCode keys, values;
+  std::vector<AttentionTile> tiles;  // of every tile up to the last row's
 };
 
 struct AttentionCall {
@@ -24,7 +31,8 @@ struct AttentionCall {
   float rope_scale;
   float rope_mscale;
   float scale;
-  int window;
+  int window;  // keys that a query sees, itself included; 0: all
+  int keep;    // first positions that every query sees beside its window
   float norm_eps;
 
   // qkv [rows, (heads + 2 kv_heads) head_dim], the rows of all segments in order; out [rows, heads head_dim]; inv_freq

@@ -42,6 +42,8 @@ inline int dot_block(int group) { return group % 32 == 0 ? 32 : group % 16 == 0 
 // Activation and cache dtypes.
 enum class DType : int { f32 = 0, bf16 = 1, f16 = 2 };
 
+struct RowCode;  // cache.h
+
 using DotTile = void(const PanelShape&, const uint8_t* const* panel, int panels, const QuantRows& x, int row, int rows,
                      float* out, size_t ldo);
 
@@ -75,6 +77,8 @@ struct Level {
   void (*narrow)(DType, const float* x, size_t n, void* out);
   // `rows` (at most 16) rows of d values, ld apart, to one panel [d][16]; missing rows are zero.
   void (*transpose)(DType, const void* src, size_t ld, int rows, int d, float* out);
+  // `rows` coded rows of a cache, ld bytes apart, as d floats each; of a turbo code in the rotated space.
+  void (*unpack)(const RowCode&, const uint8_t* row, size_t ld, int rows, int d, float* out);
 };
 
 extern const Level* const kLevelGeneric;

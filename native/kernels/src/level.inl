@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "cache.h"
 #include "level.h"
 #include "simd.h"
 
@@ -14,9 +15,10 @@ namespace {
 #include "conversions.inl"
 #include "quantize.inl"
 #include "dot.inl"
+#include "cache.inl"
 
 const Level kTable = {CLADE_LEVEL_NAME, kMaxDirectRows, tile,     decode, sum_squares, scale_mul, silu_mul, gelu_tanh_mul, exp_sum,
-                      max_of,           scale_add,      quantize, dot,    widen,       narrow,    transpose};
+                      max_of,           scale_add,      quantize, dot,    widen,       narrow,    transpose, unpack};
 
 }  // namespace
 

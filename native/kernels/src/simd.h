@@ -125,6 +125,29 @@ struct bytes16 {
   }
 };
 inline bytes16 load_bytes(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+// Sixteen small integers, from as many bytes or nibbles (the low one first).
+struct small16 {
+  __m512i v;
+};
+inline small16 load_codes8(const uint8_t* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+inline small16 load_codes4(const uint8_t* p) {
+  const __m128i x = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), m = _mm_set1_epi8(15);
+  return {_mm512_cvtepu8_epi32(_mm_unpacklo_epi8(_mm_and_si128(x, m), _mm_and_si128(_mm_srli_epi16(x, 4), m)))};
+}
+inline f32x16 to_f32(small16 c) { return {_mm512_cvtepi32_ps(c.v)}; }
+// table[code] of a table of 2^Bits floats.
+template <int Bits>
+inline f32x16 lookup16(const float* table, small16 c) {
+  if constexpr (Bits == 4) return {_mm512_permutexvar_ps(c.v, _mm512_loadu_ps(table))};
+  if constexpr (Bits < 4) {
+    const __mmask16 m = __mmask16((1u << (1 << Bits)) - 1);
+    return {_mm512_permutexvar_ps(c.v, _mm512_maskz_loadu_ps(m, table))};
+  }
+  if constexpr (Bits == 5) return {_mm512_permutex2var_ps(_mm512_loadu_ps(table), c.v, _mm512_loadu_ps(table + 16))};
+  return {_mm512_i32gather_ps(c.v, table, 4)};
+}
 
 #elif defined(__AVX2__)
 
@@ -199,6 +222,24 @@ struct bytes16 {
 inline bytes16 load_bytes(const uint8_t* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
 }
+struct small16 {
+  __m256i a, b;
+};
+inline small16 widen_codes(__m128i x) { return {_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8))}; }
+inline small16 load_codes8(const uint8_t* p) { return widen_codes(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+inline small16 load_codes4(const uint8_t* p) {
+  const __m128i x = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), m = _mm_set1_epi8(15);
+  return widen_codes(_mm_unpacklo_epi8(_mm_and_si128(x, m), _mm_and_si128(_mm_srli_epi16(x, 4), m)));
+}
+inline f32x16 to_f32(small16 c) { return {_mm256_cvtepi32_ps(c.a), _mm256_cvtepi32_ps(c.b)}; }
+template <int Bits>
+inline f32x16 lookup16(const float* table, small16 c) {
+  if constexpr (Bits == 3) {
+    const __m256 t = _mm256_loadu_ps(table);
+    return {_mm256_permutevar8x32_ps(t, c.a), _mm256_permutevar8x32_ps(t, c.b)};
+  }
+  return {_mm256_i32gather_ps(table, c.a, 4), _mm256_i32gather_ps(table, c.b, 4)};
+}
 
 #elif defined(__ARM_NEON)
 
@@ -267,6 +308,34 @@ inline bytes16 load_bytes(const uint8_t* p) {
   for (int i = 0; i < 4; i++) r.q[i] = vreinterpretq_u32_u8(vld1q_u8(p + 16 * i));
   return r;
 }
+struct small16 {
+  uint8_t c[16];
+};
+inline small16 load_codes8(const uint8_t* p) {
+  small16 r;
+  std::memcpy(r.c, p, 16);
+  return r;
+}
+inline small16 load_codes4(const uint8_t* p) {
+  const uint8x8_t x = vld1_u8(p);
+  const uint8x8x2_t z = vzip_u8(vand_u8(x, vdup_n_u8(15)), vshr_n_u8(x, 4));
+  small16 r;
+  vst1_u8(r.c, z.val[0]);
+  vst1_u8(r.c + 8, z.val[1]);
+  return r;
+}
+inline f32x16 to_f32(const small16& c) {
+  const uint8x16_t x = vld1q_u8(c.c);
+  const uint16x8_t lo = vmovl_u8(vget_low_u8(x)), hi = vmovl_u8(vget_high_u8(x));
+  return {vcvtq_f32_u32(vmovl_u16(vget_low_u16(lo))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(lo))),
+          vcvtq_f32_u32(vmovl_u16(vget_low_u16(hi))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(hi)))};
+}
+template <int Bits>
+inline f32x16 lookup16(const float* table, const small16& c) {
+  float t[16];
+  for (int i = 0; i < 16; i++) t[i] = table[c.c[i]];
+  return load16(t);
+}
 #undef CLADE_MAP
 
 #else
@@ -314,6 +383,24 @@ struct bytes16 {
   }
 };
 inline bytes16 load_bytes(const uint8_t* p) { return {p}; }
+struct small16 {
+  uint8_t c[16];
+};
+inline small16 load_codes8(const uint8_t* p) {
+  small16 r;
+  std::memcpy(r.c, p, 16);
+  return r;
+}
+inline small16 load_codes4(const uint8_t* p) {
+  small16 r;
+  for (int i = 0; i < 16; i++) r.c[i] = p[i / 2] >> (i % 2 * 4) & 15;
+  return r;
+}
+inline f32x16 to_f32(const small16& c) { CLADE_MAP(float(c.c[i])); }
+template <int Bits>
+inline f32x16 lookup16(const float* table, const small16& c) {
+  CLADE_MAP(table[c.c[i]]);
+}
 #undef CLADE_MAP
 
 #endif

@@ -202,6 +202,87 @@ void rounding() {
   }
 }
 
+// A segment over one piece of keys and values, position by position.
+AttentionSegment plain(DType t, int dim, int offset, int rows, std::vector<uint8_t>& keys, std::vector<uint8_t>& values, int capacity) {
+  const RowCode code{Code::dense, t, 0, 0};
+  AttentionSegment s{offset, rows, code, code, {}};
+  for (int i = 0; i < offset + rows; i += kAttentionTile)
+    s.tiles.push_back({keys.data() + size_t(i) * code.bytes(dim), values.data() + size_t(i) * code.bytes(dim), capacity});
+  return s;
+}
+
+// Coded caches in blocks that lie in any order: the same bits everywhere, in any cut, and those of a dense cache of what the codes
+// stand for, but for the order of turbo's rotation.
+void coded() {
+  const int heads = 4, kv = 2, total = 530, tiles = 3;
+  struct Case {
+    RowCode keys, values;
+    int dim, window, keep;
+  };
+  std::vector<Case> cases;
+  for (int bits : {2, 3, 4, 5, 6, 8}) cases.push_back({{Code::affine, DType::f32, bits, 32}, {Code::affine, DType::f32, bits, 32}, 32 * bits % 96 + 32, 0, 0});
+  for (int bits : {2, 3, 4, 5, 8}) cases.push_back({{Code::turbo, DType::f32, bits, 0}, {Code::turbo, DType::f32, 8, 0}, bits == 3 ? 48 : 64, 0, 0});
+  cases.push_back({{Code::dense, DType::bf16, 0, 0}, {Code::affine, DType::f32, 8, 64}, 64, 100, 0});
+  cases.push_back({{Code::affine, DType::f32, 4, 64}, {Code::dense, DType::f16, 0, 0}, 64, 100, 7});
+  cases.push_back({{Code::dense, DType::f32, 0, 0}, {Code::dense, DType::f32, 0, 0}, 32, 3, 256});
+  for (const Case& c : cases) {
+    check_code(c.keys, c.dim);
+    check_code(c.values, c.dim);
+    const size_t width = size_t(heads + 2 * kv) * size_t(c.dim), line = size_t(heads) * size_t(c.dim);
+    const auto qkv = normals(size_t(total) * width), freq = normals(size_t(c.dim / 2), 0.1f);
+    const AttentionCall a{heads, kv, c.dim, c.dim, false, 1.0f, 1.0f, 0.3f, c.window, c.keep, 1e-6f};
+    std::vector<uint8_t> rows;  // of the last run's keys
+    auto run = [&](std::vector<int> cuts) {
+      const size_t kb = c.keys.bytes(c.dim) * kAttentionTile * kv, vb = c.values.bytes(c.dim) * kAttentionTile * kv;
+      std::vector<uint8_t> keys(kb * tiles, 0xff), values(vb * tiles, 0xff);
+      std::vector<float> out(size_t(total) * line);
+      for (int offset = 0, i = 0; offset < total; i++) {
+        const int n = std::min(cuts[size_t(i) % cuts.size()], total - offset);
+        AttentionSegment s{offset, n, c.keys, c.values, {}};
+        for (int t = 0; t * kAttentionTile < offset + n; t++) {
+          const size_t at = size_t((t * 2 + 1) % tiles);  // 1, 0, 2
+          s.tiles.push_back({keys.data() + at * kb, values.data() + at * vb, kAttentionTile});
+        }
+        a.run(DType::f32, qkv.data() + size_t(offset) * width, {s}, freq.data(), nullptr, nullptr, out.data() + size_t(offset) * line);
+        offset += n;
+      }
+      rows = keys;
+      return out;
+    };
+    const std::string what = "coded " + std::to_string(int(c.keys.code)) + " " + std::to_string(c.keys.bits) + " bits, dim " +
+                             std::to_string(c.dim) + ", window " + std::to_string(c.window) + ", keep " + std::to_string(c.keep);
+    everywhere(what, [&] { return run({total}); });
+    clade_kernels_set_level("");
+    const auto whole = run({total});
+    const auto stored = rows;
+    expect(run({256, 3, 7, 1}) == whole && rows == stored, what + " in pieces");
+    expect(run({1}) == whole && rows == stored, what + " token by token");
+    for (float v : whole)
+      if (!std::isfinite(v)) {
+        expect(false, what + " is finite");
+        break;
+      }
+  }
+  // What is not a number is coded to something, and nothing else is touched.
+  for (const Case& c : cases) {
+    if (c.keys.code == Code::dense) continue;
+    std::vector<float> x = normals(size_t(c.dim));
+    x[3] = NAN, x[5] = INFINITY, x[6] = -INFINITY;
+    std::vector<uint8_t> row(c.keys.bytes(c.dim) + 4, 0x55);
+    pack_row(c.keys, x.data(), c.dim, row.data());
+    expect(row[row.size() - 1] == 0x55 && row[row.size() - 4] == 0x55, "a row ends where it should");
+  }
+  for (const RowCode& bad : {RowCode{Code::affine, DType::f32, 7, 32}, {Code::affine, DType::f32, 4, 48}, {Code::turbo, DType::f32, 6, 0}, {Code(9), DType::f32, 4, 32}}) {
+    bool refused = false;
+    try {
+      check_code(bad, 64);
+    } catch (const std::invalid_argument&) {
+      refused = true;
+    }
+    expect(refused, "a code that does not fit is refused");
+  }
+}
+
 void attention() {
   for (DType t : {DType::f32, DType::bf16, DType::f16})
     for (int dim : {16, 48})
@@ -218,8 +299,8 @@ void attention() {
               std::vector<uint8_t> keys(size_t(kv) * capacity * size_t(dim) * size, 0xff), values(keys), out(size_t(total) * size_t(heads * dim) * size);
               for (int offset = 0, i = 0; offset < total; i++) {
                 const int rows = std::min(cuts[size_t(i) % cuts.size()], total - offset);
-                AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, window, 1e-6f};
-                a.run(t, qkv.data() + size_t(offset) * width * size, {{offset, rows, keys.data(), values.data(), capacity}}, freq.data(),
+                AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, window, 0, 1e-6f};
+                a.run(t, qkv.data() + size_t(offset) * width * size, {plain(t, dim, offset, rows, keys, values, capacity)}, freq.data(),
                       norm.data(), nullptr, out.data() + size_t(offset) * size_t(heads * dim) * size);
                 offset += rows;
               }
@@ -236,7 +317,7 @@ void attention() {
             auto together = [&] {
               std::vector<std::vector<uint8_t>> caches(6, std::vector<uint8_t>(size_t(kv) * capacity * size_t(dim) * size, 0xff));
               std::vector<uint8_t> out(size_t(total) * size_t(heads * dim) * size), all;
-              AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, window, 1e-6f};
+              AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, window, 0, 1e-6f};
               int done[3] = {0, 0, 0};
               for (const auto& step : {std::vector<int>{258, 3, 9}, {1, 1, 0}, {1, 2, 1}}) {
                 std::vector<uint8_t> in;
@@ -244,7 +325,7 @@ void attention() {
                 for (size_t i = 0; i < 3; i++) {
                   auto at = qkv.begin() + long(size_t(done[i]) * width * size);
                   in.insert(in.end(), at, at + long(size_t(step[i]) * width * size));
-                  segments.push_back({done[i], step[i], caches[2 * i].data(), caches[2 * i + 1].data(), capacity});
+                  segments.push_back(plain(t, dim, done[i], step[i], caches[2 * i], caches[2 * i + 1], capacity));
                   done[i] += step[i];
                 }
                 a.run(t, in.data(), segments, freq.data(), norm.data(), nullptr, out.data());
@@ -390,6 +471,7 @@ int main() {
   mixed();
   rounding();
   attention();
+  coded();
   large();
   updates();
   tuning();

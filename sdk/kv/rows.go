@@ -1,0 +1,360 @@
+package kv
+
+import (
+	"fmt"
+
+	"github.com/clademl/clade/sdk/mlx"
+)
+
+// rows keeps a row for each token and head, coded or not, in two buffers that grow, or that are rings where a window lets tokens
+// be forgotten.
+type rows struct {
+	spec         Spec
+	slots        slots
+	kernels      bool
+	compute      mlx.DType
+	coded        bool       // the rows have the format's codes; before its start they are native
+	first        int        // the oldest position that is there, behind the pinned tile
+	keys, values *mlx.Array // [1, Heads, slots, width]; nil until the first token
+}
+
+// Forms of parts.
+const (
+	nativeForm uint8 = iota
+	codedForm
+)
+
+func newRows(p Spec, kernels bool) *rows {
+	l := &rows{spec: p, slots: p.ringOf(), kernels: kernels, coded: p.Format.Start == 0}
+	if kernels && !mlx.AttendsCaches() {
+		l.slots = slots{} // an older library's kernel takes buffers in order
+	}
+	return l
+}
+
+func (l *rows) arrays() []*mlx.Array {
+	if l.keys == nil {
+		return nil
+	}
+	return []*mlx.Array{l.keys, l.values}
+}
+
+func (l *rows) close() {
+	l.keys.Close()
+	l.values.Close()
+	l.keys, l.values, l.first, l.coded = nil, nil, 0, l.spec.Format.Start == 0
+}
+
+// codes are how rows are stored now.
+func (l *rows) codes() [2]Code { return l.codesOf(l.coded) }
+
+func (l *rows) codesOf(coded bool) [2]Code {
+	if !coded {
+		return [2]Code{}
+	}
+	return [2]Code{l.spec.Format.Keys, l.spec.Format.Values}
+}
+
+// begin makes room for tokens more behind offset, and goes over to the codes when it is time.
+func (l *rows) begin(s *mlx.Scope, dtype mlx.DType, offset, tokens int) {
+	if at := l.spec.Format.Start; offset < at && at < offset+tokens {
+		_ = s.Fail(fmt.Errorf("a forward from %d to %d, and the cache goes over to its codes at %d", offset, offset+tokens, at))
+		return
+	}
+	l.compute = dtype
+	l.convert(s, offset)
+	l.widen(s, offset, tokens)
+	room := l.slots.capacity(offset + tokens)
+	codes := l.codes()
+	l.keys = grow(s, l.keys, l.dims(codes[0]), l.dtype(codes[0]), room)
+	l.values = grow(s, l.values, l.dims(codes[1]), l.dtype(codes[1]), room)
+	l.first = max(l.first, l.slots.oldest(offset+tokens))
+}
+
+func (l *rows) dims(c Code) []int {
+	_, width := c.row(l.spec.HeadDim, l.compute)
+	return []int{1, l.spec.Heads, 0, width}
+}
+
+func (l *rows) dtype(c Code) mlx.DType {
+	dtype, _ := c.row(l.spec.HeadDim, l.compute)
+	return dtype
+}
+
+// convert codes what was native until now, at exactly Start tokens. It is evaluated at once, so that no more than this layer is held
+// twice, however many layers there are.
+func (l *rows) convert(s *mlx.Scope, offset int) {
+	if l.coded || offset < l.spec.Format.Start {
+		return
+	}
+	l.coded = true
+	if l.keys == nil {
+		return
+	}
+	codes := l.codes()
+	keys, values := codes[0].encode(s, l.keys, l.kernels), codes[1].encode(s, l.values, l.kernels)
+	if s.Eval(keys, values) != nil {
+		return // the scope has the error, and the cache is undefined
+	}
+	l.replace(s, keys, values)
+}
+
+// widen makes the ring larger for a forward of more tokens than Cut allows, whose first query would not see its window else.
+func (l *rows) widen(s *mlx.Scope, offset, tokens int) {
+	need := Capacity(l.spec.Window-1+tokens) / Step
+	if l.slots.ring == 0 || need <= l.slots.ring {
+		return
+	}
+	before := *l
+	l.slots.ring = need
+	if offset <= before.slots.most() || l.keys == nil {
+		return // nothing lies elsewhere in the larger one
+	}
+	room, oldest := l.slots.capacity(offset+tokens), max(l.first, before.slots.oldest(offset))
+	for i, buffer := range []*mlx.Array{before.keys, before.values} {
+		dims := buffer.Shape()
+		wide := s.Keep(s.Zeros([]int{dims[0], dims[1], room, dims[3]}, buffer.DType()))
+		if l.slots.pinned > 0 {
+			wide = write(s, wide, s.SliceAxis(buffer, 2, 0, Step), 0)
+		}
+		for _, p := range l.slots.spans(oldest, offset) {
+			wide = write(s, wide, before.read(s, buffer, p.position, p.position+p.n), p.slot)
+		}
+		buffer.Close()
+		*[]**mlx.Array{&l.keys, &l.values}[i] = wide
+	}
+}
+
+// replace takes other buffers for those it has.
+func (l *rows) replace(s *mlx.Scope, keys, values *mlx.Array) {
+	l.keys.Close()
+	l.values.Close()
+	l.keys, l.values = s.Keep(keys), s.Keep(values)
+}
+
+func (l *rows) put(s *mlx.Scope, k, v *mlx.Array, offset int) {
+	if k.NDim() != 4 {
+		return // an earlier error left an inert array
+	}
+	n := k.Dim(2)
+	l.begin(s, k.DType(), offset, n)
+	codes := l.codes()
+	k, v = codes[0].encode(s, k, l.kernels), codes[1].encode(s, v, l.kernels)
+	for _, p := range l.slots.spans(offset, offset+n) {
+		from := p.position - offset
+		l.keys = write(s, l.keys, s.SliceAxis(k, 2, from, from+p.n), p.slot)
+		l.values = write(s, l.values, s.SliceAxis(v, 2, from, from+p.n), p.slot)
+	}
+}
+
+func (l *rows) view(s *mlx.Scope, from, to int) (k, v *mlx.Array) {
+	codes := l.codes()
+	return codes[0].decode(s, l.read(s, l.keys, from, to), l.spec.HeadDim, l.compute),
+		codes[1].decode(s, l.read(s, l.values, from, to), l.spec.HeadDim, l.compute)
+}
+
+// read is the rows of the positions [from, to).
+func (l *rows) read(s *mlx.Scope, buffer *mlx.Array, from, to int) *mlx.Array {
+	spans := l.slots.spans(from, to)
+	out := make([]*mlx.Array, len(spans))
+	for i, p := range spans {
+		out[i] = s.SliceAxis(buffer, 2, p.slot, p.slot+p.n)
+	}
+	if len(out) == 1 {
+		return out[0]
+	}
+	return s.Concat(2, out...)
+}
+
+func (l *rows) lend(s *mlx.Scope, dtype mlx.DType, offset, tokens int) mlx.CacheSequence {
+	l.begin(s, dtype, offset, tokens)
+	codes := l.codes()
+	out := mlx.CacheSequence{
+		Offset: offset, Tokens: tokens, KeyCode: codes[0].kernel(), ValueCode: codes[1].kernel(),
+		Pairs: []mlx.CachePair{{Keys: l.keys, Values: l.values}},
+	}
+	if codes != ([2]Code{}) || l.slots.ring > 0 {
+		out.Tiles = l.slots.table(offset + tokens)
+	}
+	return out
+}
+
+func (l *rows) giveBack(s *mlx.Scope, after []mlx.CachePair) {
+	l.replace(s, after[0].Keys, after[0].Values)
+}
+
+func (l *rows) take(s *mlx.Scope, from, to, offset int) (part, error) {
+	lost, pinned, oldest := 0, l.slots.pinned*Step, max(l.first, l.slots.oldest(offset))
+	switch {
+	case from >= pinned:
+		lost = max(0, oldest-from)
+	case to > pinned && oldest > pinned: // it has a hole
+		return part{}, nil
+	}
+	if from += lost; from >= to {
+		return part{}, nil
+	}
+	p, err := takeAll(s, l.read(s, l.keys, from, to), l.read(s, l.values, from, to))
+	p.lost, p.form = lost, nativeForm
+	if l.coded && !l.spec.Format.Native() {
+		p.form = codedForm
+	}
+	return p, err
+}
+
+func (l *rows) shapes(form uint8, tokens int, dtype mlx.DType) ([]shape, bool) {
+	if form > codedForm {
+		return nil, false
+	}
+	l.compute = dtype
+	out := make([]shape, 2)
+	for i, c := range l.codesOf(form == codedForm) {
+		out[i] = shape{l.dtype(c), l.dims(c)}
+		out[i].dims[2] = tokens
+	}
+	return out, true
+}
+
+// usable leaves out what is missing of a window, and codes where the layer would not have any yet.
+func (l *rows) usable(sections []section, n int) int {
+	start := l.spec.Format.Start
+	for before := -1; before != n; {
+		before = n
+		at := 0
+		for _, c := range sections {
+			gone, coded := c.missing(), len(c.arrays) > 0 && c.form == codedForm
+			seen := gone > 0 && (l.spec.Window == 0 || at+gone > n-l.spec.Window+1 || at < l.spec.Keep)
+			if at < n && (seen || (coded && n < start)) {
+				n = at
+				break
+			}
+			at += c.tokens
+		}
+	}
+	return n
+}
+
+func (l *rows) fill(s *mlx.Scope, sections []section, n int) {
+	l.coded = n >= l.spec.Format.Start
+	codes := l.codes()
+	at, room := 0, l.slots.capacity(n+1)
+	for _, c := range sections {
+		m, gone := min(c.tokens, n-at), c.missing()
+		if m <= 0 {
+			break
+		}
+		from := max(at+gone, min(l.slots.oldest(n), at+m))
+		if at < l.slots.pinned*Step {
+			from = at + gone
+		}
+		if gone > 0 && at >= l.slots.pinned*Step {
+			l.first = at + gone
+		}
+		if from < at+m {
+			l.write(s, c, codes, room, from, from-at, m)
+		}
+		at += m
+	}
+	l.first = max(l.first, l.slots.oldest(n))
+}
+
+// write puts the tokens [from, to) of a section, the first at a position, into the buffers.
+func (l *rows) write(s *mlx.Scope, c section, codes [2]Code, room, position, from, to int) {
+	first := c.from + from - c.lost // of the part's rows
+	buffers := [2]**mlx.Array{&l.keys, &l.values}
+	for i, code := range codes {
+		rows := s.SliceAxis(c.arrays[i], 2, first, first+to-from)
+		if l.coded && c.form == nativeForm && !l.spec.Format.Native() {
+			rows = code.encode(s, rows, l.kernels)
+		}
+		if rows.NDim() != 4 {
+			return
+		}
+		*buffers[i] = grow(s, *buffers[i], rows.Shape(), rows.DType(), room)
+		for _, p := range l.slots.spans(position, position+to-from) {
+			at := p.position - position
+			*buffers[i] = write(s, *buffers[i], s.SliceAxis(rows, 2, at, at+p.n), p.slot)
+		}
+	}
+}
+
+// join keeps the rows behind the last that are missing. Native ones before coded ones are coded: a run has one form.
+func (l *rows) join(s *mlx.Scope, sections []section) (out part, err error) {
+	total, first, coded := 0, 0, false // first: the section from which on the part has rows
+	for i, c := range sections {
+		if total += c.tokens; c.missing() > 0 {
+			out.lost, first = total-c.tokens+c.missing(), i
+		}
+		coded = coded || (len(c.arrays) > 0 && c.form == codedForm)
+	}
+	if out.lost == total {
+		return part{}, nil
+	}
+	if coded {
+		out.form = codedForm
+	}
+	for i, code := range l.codesOf(coded) {
+		var parts []*mlx.Array
+		for _, c := range sections[first:] {
+			if from := c.from + c.missing() - c.lost; c.missing() < c.tokens {
+				a := s.SliceAxis(c.arrays[i], 2, from, from+c.tokens-c.missing())
+				if coded && c.form == nativeForm {
+					a = code.encode(s, a, l.kernels)
+				}
+				parts = append(parts, a)
+			}
+		}
+		out.arrays = append(out.arrays, s.Keep(s.Concat(2, parts...)))
+	}
+	if err = s.Eval(out.arrays...); err != nil {
+		out.close()
+	}
+	return out, err
+}
+
+// takeAll copies arrays into a part. The copies share nothing with the buffers they are slices of, which kernels write in place.
+func takeAll(s *mlx.Scope, from ...*mlx.Array) (p part, err error) {
+	for _, a := range from {
+		data, err := mlx.Bytes(s, a)
+		if err != nil {
+			p.close()
+			return part{}, err
+		}
+		p.arrays = append(p.arrays, s.Keep(mlx.FromBytes(s, a.DType(), a.Shape(), data)))
+	}
+	return p, nil
+}
+
+// write puts rows into a buffer that has room, from a slot on. The old buffer is released, so that MLX can write in place. The buffer
+// never comes to share the rows' memory, as it would if all of it were written at once.
+func write(s *mlx.Scope, buffer, rows *mlx.Array, slot int) *mlx.Array {
+	if rows.NDim() != 4 {
+		return buffer // an earlier error left an inert array
+	}
+	dims := rows.Shape()
+	if n := dims[2]; n == buffer.Dim(2) {
+		buffer = write(s, buffer, s.SliceAxis(rows, 2, 0, n/2), 0)
+		return write(s, buffer, s.SliceAxis(rows, 2, n/2, n), n/2)
+	}
+	out := s.SliceUpdate(buffer, rows, []int{0, 0, slot, 0}, []int{dims[0], dims[1], slot + dims[2], dims[3]})
+	buffer.Close()
+	return s.Keep(out)
+}
+
+// grow gives buffer room slots, making it when it is nil. dims is its shape but for the slots.
+func grow(s *mlx.Scope, buffer *mlx.Array, dims []int, dtype mlx.DType, room int) *mlx.Array {
+	capacity := 0
+	if buffer != nil {
+		capacity = buffer.Dim(2)
+	}
+	if room <= capacity {
+		return buffer
+	}
+	more := s.Zeros([]int{dims[0], dims[1], room - capacity, dims[3]}, dtype)
+	if buffer == nil {
+		return s.Keep(more)
+	}
+	grown := s.Concat(2, buffer, more)
+	buffer.Close()
+	return s.Keep(grown)
+}

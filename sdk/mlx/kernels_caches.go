@@ -1,0 +1,115 @@
+package mlx
+
+// #include "kernels_shim.h"
+// #cgo nocallback ck_attend_caches
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// RowCode is how the rows of a cache lie in memory: floats of the array's dtype, or 32-bit words (docs/kv.md).
+type RowCode struct {
+	Kind  RowKind
+	Bits  int
+	Group int // of affine rows: columns that share a scale
+}
+
+// RowKind is a kind of RowCode.
+type RowKind int
+
+// The kinds, as the library numbers them.
+const (
+	DenseRows RowKind = iota
+	AffineRows
+	TurboRows
+)
+
+func (c RowCode) c() C.ck_row_code {
+	return C.ck_row_code{code: C.int(c.Kind), bits: C.int(c.Bits), group: C.int(c.Group)}
+}
+
+// CachePair is keys and values [1, KVHeads, n, width], of a float dtype or, where rows are coded, of uint32.
+type CachePair struct{ Keys, Values *Array }
+
+// CacheSequence is one sequence among those of an AttendCaches: its tokens in the projections, and its cache before them.
+type CacheSequence struct {
+	Offset, Tokens     int
+	KeyCode, ValueCode RowCode
+	Pairs              []CachePair
+	// Tiles says for each 256 positions, up to the last token's, in which pair they lie and from which of its rows on; a pair of
+	// -1 is for those that no token sees.
+	Tiles [][2]int32
+	// Written is the first pair that the tokens are written to: from there on pairs come back.
+	Written int
+}
+
+// AttendsCaches reports whether the library has AttendCaches and PackRows.
+func AttendsCaches() bool { return bool(C.ck_attends_caches()) }
+
+// AttendCaches is PackedAttendRows over caches that are coded or not in one piece. keep is how many first positions every query
+// sees beside its window. It returns the result and, for each sequence, its written pairs as they are after it, in place of handles that
+// must not be used again. The kernel "attend-caches" of the library.
+func (s *Scope) AttendCaches(qkv *Array, sequences []CacheSequence, keep int, a PackedAttention) (*Array, [][]CachePair) {
+	const op = "attend_caches"
+	fail := func() (*Array, [][]CachePair) {
+		out := make([][]CachePair, len(sequences))
+		for i, q := range sequences {
+			for range q.Pairs[q.Written:] {
+				out[i] = append(out[i], CachePair{inert, inert})
+			}
+		}
+		return inert, out
+	}
+	if !s.usable(op) || !s.have(op, qkv) || !s.haveOrNil(op, a.InvFreq, a.QNorm, a.KNorm) {
+		return fail()
+	}
+	var caches []unsafe.Pointer
+	var tables []C.int
+	described, written := make([]C.ck_sequence, len(sequences)), 0
+	for i, q := range sequences {
+		described[i] = C.ck_sequence{
+			offset: C.int(q.Offset), rows: C.int(q.Tokens), keys: q.KeyCode.c(), values: q.ValueCode.c(),
+			pairs: C.int(len(q.Pairs)), written: C.int(q.Written), table: C.int(len(tables)), tiles: C.int(len(q.Tiles)),
+		}
+		for _, t := range q.Tiles {
+			tables = append(tables, C.int(t[0]), C.int(t[1]))
+		}
+		for _, p := range q.Pairs {
+			if !s.have(op, p.Keys, p.Values) {
+				return fail()
+			}
+			caches = append(caches, p.Keys.ctx, p.Values.ctx)
+		}
+		written += len(q.Pairs) - q.Written
+	}
+	if len(caches) == 0 || len(tables) == 0 || written == 0 {
+		_ = s.Fail(&OpError{Op: op, Message: fmt.Sprintf("%d sequences with %d caches, of which %d are written", len(sequences), len(caches), written)})
+		return fail()
+	}
+	made := make([]unsafe.Pointer, 2*written)
+	var result unsafe.Pointer
+	if C.ck_attend_caches(&result, &made[0], qkv.ctx, &caches[0], C.int(len(described)), &described[0], &tables[0], C.int(keep),
+		a.InvFreq.handle(), a.QNorm.handle(), a.KNorm.handle(), a.c(0), s.stream) != 0 {
+		s.failOp(op, qkv)
+		return fail()
+	}
+	out, next := make([][]CachePair, len(sequences)), 0
+	for i, q := range sequences {
+		for range q.Pairs[q.Written:] {
+			out[i] = append(out[i], CachePair{s.add(made[next]), s.add(made[next+1])})
+			next += 2
+		}
+	}
+	return s.add(result), out
+}
+
+// PackRows codes rows x [1, heads, n, HeadDim] as AttendCaches writes them: [1, heads, n, words] of uint32.
+func (s *Scope) PackRows(x *Array, code RowCode) *Array {
+	const op = "pack_rows"
+	if !s.usable(op) || !s.have(op, x) {
+		return inert
+	}
+	return s.one(op, C.ck_cache_pack(x.ctx, code.c(), s.stream), x)
+}
