@@ -316,44 +316,11 @@ func TestTheManifestAndTheTablesAgree(t *testing.T) {
 	require.Len(t, tiny.Llama(), len(tinyPaths))
 }
 
-// The plan of a draft is that of the draft alone, over the target's context: weights and cache, and the activations of a step.
-func TestThePlanIncludesTheDraftAndOpenRefusesIt(t *testing.T) {
-	b := backend(t)
-	target, small := tinyPaths["llama-f32"], tinyPaths["llama-affine4"]
-	composition := &cladev1.Composition{Context: ptr(uint32(512)), Rows: ptr(uint32(1))}
-	plain := spec(t, target, composition)
-	alone, err := b.Plan(t.Context(), &cladev1.PlanRequest{Model: plain})
-	require.NoError(t, err)
-	draft, err := b.Plan(t.Context(), &cladev1.PlanRequest{Model: spec(t, small, composition)})
-	require.NoError(t, err)
-
-	both := proto.Clone(plain).(*cladev1.ModelSpec)
-	both.Artifacts = append(both.Artifacts, &cladev1.Artifact{Role: cladev1.Role_ROLE_DRAFT, Path: small, Format: "safetensors"})
-	both.Composition.Draft = &cladev1.Draft{Kind: "two-model", Dir: &small, Graph: ptr("universal-dense"), Depth: ptr(uint32(4))}
-	plan, err := b.Plan(t.Context(), &cladev1.PlanRequest{Model: both})
-	require.NoError(t, err)
-	line := plan.Lines[len(plan.Lines)-1]
-	require.Equal(t, "auxiliaries", line.Name)
-	require.Greater(t, plan.TotalBytes, alone.TotalBytes+line.Bytes, "drafts are checked beside the rows")
-	held := uint64(0)
-	for _, l := range draft.Lines {
-		if l.Name == "weights" || l.Name == "kv" {
-			held += l.Bytes
-		}
-	}
-	require.Greater(t, line.Bytes, held)
-	require.Less(t, line.Bytes, held+1<<20, "a tiny draft's step is small")
-
-	_, err = b.Open(t.Context(), &cladev1.OpenRequest{Model: both, Plan: plan}, func(*cladev1.OpenResponse) {})
-	require.Equal(t, contract.UnsupportedOption, contract.KindOf(err))
-	require.ErrorContains(t, err, "draft: its memory is planned, and this version of the engine does not speculate yet; leave the draft out")
-}
-
 func TestWhatNothingHereOpensIsRefusedByRole(t *testing.T) {
 	b := backend(t)
 	target := tinyPaths["llama-f32"]
 	for text, edit := range map[string]func(*cladev1.ModelSpec){
-		`draft: the kind "assistant"`: func(s *cladev1.ModelSpec) {
+		`draft: the kind "assistant": only ngram, a model of this plugin's own families and heads of the graph can draft, and llama has no such head`: func(s *cladev1.ModelSpec) {
 			s.Composition.Draft = &cladev1.Draft{Kind: "assistant", Depth: ptr(uint32(1))}
 		},
 		"draft.depth: 65: want 1 to 64": func(s *cladev1.ModelSpec) {

@@ -94,6 +94,7 @@ func (b *Backend) Plan(_ context.Context, req *cladev1.PlanRequest) (*cladev1.Pl
 		return nil, err
 	}
 	defer func() { _ = a.Close() }()
+	defer d.closeBeside()
 	return d.plan()
 }
 
@@ -116,6 +117,7 @@ func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact
 	}
 	defer func() {
 		if err != nil {
+			d.closeBeside()
 			_ = a.Close()
 		}
 	}()
@@ -143,10 +145,13 @@ func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact
 	if err := d.place(); err != nil {
 		return nil, nil, err
 	}
-	if d.beside, err = b.besides(spec, d); err != nil {
+	if d.beside, err = b.besides(spec, a, parsed, d); err != nil {
 		return nil, nil, err
 	}
-	return d, a, d.checkDeterministic()
+	if err := d.checkDeterministic(); err != nil {
+		return nil, nil, err
+	}
+	return d, a, nil
 }
 
 // Open loads the weights and starts an engine.
@@ -156,10 +161,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 		return nil, err
 	}
 	defer func() { _ = a.Close() }()
-	if len(d.beside) > 0 {
-		return nil, contract.Errorf(contract.UnsupportedOption, "draft", "its memory is planned, and this version of the engine does not speculate yet").
-			WithNext("leave the draft out")
-	}
+	defer d.closeBeside()
 	plan, err := d.plan()
 	if err != nil {
 		return nil, err
@@ -188,12 +190,18 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 		_ = worker.Close()
 		return nil, err
 	}
+	drafts, err := d.speculation(ctx, worker, model, req.Model.Composition.GetDraft(), report)
+	if err != nil {
+		_ = worker.Do(context.Background(), func(*mlx.Scope) error { model.Close(); return nil })
+		_ = worker.Close()
+		return nil, err
+	}
 	g := &guide{library: b.guidance, absent: b.noGuidance, path: req.Model.Artifacts[0].Path, width: d.Layout.Vocab, eos: d.EOS}
 	e := New(b.runtime, worker, model, Config{
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
 		Rows: d.rows, KVTokens: d.kvTokens(), PrefixBytes: lineOf(plan, prefixes), Disk: disk, DType: d.dtype,
 		Provenance: b.provenance(d, plan), Kernels: d.library, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
-		Constraints: g.constraint, Speculation: d.speculation(req.Model.Composition.GetDraft()),
+		Constraints: g.constraint, Speculation: drafts,
 	})
 	return &openModel{Engine: e, guide: g, facts: b.facts(req.Model, d, plan)}, nil
 }
@@ -210,12 +218,7 @@ func (b *Backend) limits(plan *cladev1.Plan) error {
 
 func (d *draft) load(ctx context.Context, worker *mlx.Worker, report func(*cladev1.OpenResponse)) (model Model, err error) {
 	err = worker.Do(ctx, func(s *mlx.Scope) error {
-		tensors, err := d.Weights.Load(ctx, s, d.target(), func(p weights.Progress) {
-			report(&cladev1.OpenResponse{Event: &cladev1.OpenResponse_Load{Load: &cladev1.LoadProgress{
-				Phase: "weights", BytesDone: uint64(p.Bytes), BytesTotal: uint64(p.BytesTotal),
-				TensorsDone: uint32(p.Tensors), TensorsTotal: uint32(p.TensorsTotal),
-			}}})
-		})
+		tensors, err := d.Weights.Load(ctx, s, d.target(), loads(report))
 		if err != nil {
 			return err
 		}
@@ -229,6 +232,16 @@ func (d *draft) load(ctx context.Context, worker *mlx.Worker, report func(*clade
 	})
 	debug.FreeOSMemory() // the pieces of the file: the first request needs their place
 	return model, err
+}
+
+// loads tells how far the weights of a model are.
+func loads(report func(*cladev1.OpenResponse)) func(weights.Progress) {
+	return func(p weights.Progress) {
+		report(&cladev1.OpenResponse{Event: &cladev1.OpenResponse_Load{Load: &cladev1.LoadProgress{
+			Phase: "weights", BytesDone: uint64(p.Bytes), BytesTotal: uint64(p.BytesTotal),
+			TensorsDone: uint32(p.Tensors), TensorsTotal: uint32(p.TensorsTotal),
+		}}})
+	}
 }
 
 func (b *Backend) provenance(d *draft, plan *cladev1.Plan) *cladev1.Provenance {

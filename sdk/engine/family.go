@@ -9,6 +9,7 @@ import (
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/family"
 	"github.com/clademl/clade/sdk/kernels"
+	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/weights"
 )
@@ -44,6 +45,25 @@ type Graph struct {
 	Kernels []string
 	// Read understands a model from its headers: no payload byte is read.
 	Read func(a *artifact.Artifact, parsed artifact.Config) (Blueprint, error)
+	// Heads are the draft networks made for the graph's models, by the contract's kind of draft; nil: there are none.
+	Heads map[string]ReadHead
+}
+
+// ReadHead understands, from headers, a draft network that was made for a model and reads its hidden states or its caches. head is
+// its artifact, the target itself for the kind checkpoint-mtp; parsed is the target's config.
+type ReadHead func(target, head *artifact.Artifact, parsed artifact.Config) (Head, error)
+
+// Head is a draft network known from headers.
+type Head struct {
+	// Weights are the network's own; what it shares with the target is not counted twice.
+	Weights *weights.Set
+	// Caches of its own that it keeps for each text, over the target's tokens; nil where it has none.
+	Caches []kv.Spec
+	// TokenBytes is as a Blueprint's.
+	TokenBytes func(context int, dtype mlx.DType, packed bool) int64
+	// Build makes the Drafter, a Follower as a rule, over loaded weights, which it takes over, and the open target, which it shares: on
+	// the worker's thread.
+	Build func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType, target Model) Drafter
 }
 
 // Blueprint is a model known from headers.

@@ -203,7 +203,7 @@ func (e *Engine) forward(s *mlx.Scope, f, before *flight) error {
 		f.ends = s.Keep(s.AsType(s.Take(hidden, mlx.FromSlice(s, pooled), 1), mlx.Float32))
 	}
 	if len(last) == 0 {
-		s.Sweep()
+		s.Sweep(queued...)
 		return s.AsyncEval(queued...)
 	}
 	if len(last) < total {

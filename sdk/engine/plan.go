@@ -73,7 +73,7 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 			},
 			{Name: "transients", Bytes: uint64(chunk + step + drafts*sampled), Detail: beside},
 			{Name: runAhead, Bytes: uint64(step), Detail: "the step that is queued while one computes"},
-			{Name: "load", Bytes: uint64(d.Weights.StagingBytes(d.target())), Detail: "pieces of the file on their way into memory"},
+			{Name: "load", Bytes: uint64(d.stagingBytes()), Detail: "pieces of the file on their way into memory"},
 			{Name: "process", Bytes: processBytes, Detail: "the plugin and its runtime, measured"},
 			{Name: reserve, Bytes: uint64(min(allocatorCache, allocatorFloor+chunk+step+kvBytes)), Detail: "freed memory that MLX keeps for reuse, at most"},
 		},
@@ -92,6 +92,15 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 	}
 	d.planPrefix(p)
 	return p, nil
+}
+
+// stagingBytes is what pieces of files take while one model is loaded after the other.
+func (d *draft) stagingBytes() int64 {
+	most := d.Weights.StagingBytes(d.target())
+	for i := range d.beside {
+		most = max(most, d.beside[i].stagingBytes())
+	}
+	return most
 }
 
 // planPrefix gives the prefix cache what was asked for, or what the budget leaves: a model is not refused for its sake.

@@ -204,9 +204,10 @@ func (e *Engine) observe(s *mlx.Scope, r *row, first int, hidden *mlx.Array) []*
 		e.totals.draftFailures.Add(1)
 		return nil
 	}
-	for _, a := range queued {
-		s.Adopt(a)
+	for i, a := range queued {
+		queued[i] = s.Alias(a) // it may be kept elsewhere
 	}
+	own.Close()
 	return queued
 }
 
@@ -287,12 +288,4 @@ func (e *Engine) timed(f *flight, tokens int) {
 		p.value.Restarted(f.decoding, now.Sub(f.began))
 		p.broke = f.again
 	}
-}
-
-// speculation makes what a composition asks for.
-func (d *draft) speculation(wish *cladev1.Draft) Speculation {
-	if wish.GetKind() != ngramKind {
-		return Speculation{}
-	}
-	return Speculation{Drafter: Ngram(), Depth: d.depth}
 }

@@ -71,7 +71,12 @@ func TestTokensDoNotDependOnOtherRequests(t *testing.T) {
 		t.Run(fmt.Sprintf("%d of %d requests at once", c.rows, c.requests), func(t *testing.T) {
 			// Nothing, everything, or a few runs of the answers before are kept.
 			kept := map[int]int64{3: 0, 40: 1 << 30, 512: 40_000}
-			drafted := map[int]engine.Speculation{3: {}, 40: {Drafter: wild, Depth: 5, Always: true}, 512: {Drafter: engine.Ngram(), Depth: 4}}
+			// Drafts come from a model, from a knowing and wild guesser, or from the text, where it pays.
+			drafted := map[int]engine.Speculation{
+				3:   {Drafter: checkpointDraft{path: tinyPaths["llama-affine8"]}, Depth: 3, Always: true},
+				40:  {Drafter: wild, Depth: 5, Always: true},
+				512: {Drafter: engine.Ngram(), Depth: 4},
+			}
 			for _, chunk := range []int{3, 40, 512} {
 				e := openConfig(t, tinyPaths[testModel], engine.Config{
 					PrefillChunk: chunk, Rows: c.rows, KVTokens: c.kv, Queue: c.requests, PrefixBytes: kept[chunk], Speculation: drafted[chunk],

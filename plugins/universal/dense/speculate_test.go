@@ -226,3 +226,45 @@ func TestARequestCanDoWithoutDrafts(t *testing.T) {
 	require.Equal(t, contract.UnsupportedOption, contract.KindOf(err))
 	require.ErrorContains(t, err, "speculation.enabled: the model was opened without a draft")
 }
+
+// A model that drafts for itself is always right, sampled or not: its draws are the target's.
+func TestAModelDraftsForItselfAndIsAlwaysRight(t *testing.T) {
+	plain := open(t, tinyPaths[testModel], mlx.Float32, 64)
+	e := openDrafting(t, engine.Speculation{Drafter: checkpointDraft{path: tinyPaths[testModel]}, Depth: 3, Always: true}, engine.Config{Rows: 4})
+	for name, sampling := range map[string]*cladev1.Sampling{
+		"greedy":   {},
+		"sampled":  {Temperature: ptr(1.3), Seed: ptr(uint64(11)), TopP: ptr(0.95)},
+		"punished": {Temperature: ptr(0.9), Seed: ptr(uint64(12)), Repetition: &cladev1.Penalty{Value: 1.4, Window: 30}, Frequency: &cladev1.Penalty{Value: 0.4}},
+		"biased":   {LogitBias: map[int32]float64{3: 2, 4: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sampling.IgnoreEos = ptr(true)
+			start := &cladev1.GenerateStart{MaxTokens: ptr(uint32(41)), Sampling: sampling, Choice: ptr(uint32(2))}
+			for _, prompt := range [][]int32{tiny.Prompt(1, 256), tiny.Prompt(150, 256), tiny.Prompt(200, 256)} {
+				want, got := generate(t, plain, prompt, start), generate(t, e, prompt, start)
+				require.Equal(t, want.ids, got.ids)
+				require.EqualValues(t, 30, got.finish.Usage.Drafted, name)
+				require.EqualValues(t, 30, got.finish.Usage.Accepted, name)
+			}
+		})
+	}
+}
+
+// Another model drafts for several rows at once: some drafts are taken, and no token changes.
+func TestASmallerModelDraftsForManyRows(t *testing.T) {
+	all := wishes(t, 24)
+	for _, draft := range []string{"llama-affine8", "llama-sliding"} {
+		e := openDrafting(t, engine.Speculation{Drafter: checkpointDraft{path: tinyPaths[draft]}, Depth: 4, Always: true}, engine.Config{Rows: 8, KVTokens: 1024, PrefixBytes: 1 << 30})
+		for range 2 {
+			ids, errs := askAll(e, all)
+			for i, w := range all {
+				require.NoError(t, errs[i])
+				require.Equal(t, w.want, ids[i], "request %d", i)
+			}
+		}
+		require.Positive(t, e.Stats().DraftedTokens)
+		require.Less(t, e.Stats().AcceptedTokens, e.Stats().DraftedTokens)
+		require.Zero(t, e.Stats().FailedEvaluations)
+		require.Zero(t, e.Stats().KvTokensUsed)
+	}
+}

@@ -113,13 +113,36 @@ func openWrapped(t *testing.T, path string, target weights.Target, config engine
 	t.Helper()
 	before := mlx.LiveHandles()
 	r := openRuntime(t)
+	worker, err := r.NewWorker(mlx.CPU)
+	require.NoError(t, err)
+	model := load(t, worker, path, target)
+	if d, ok := config.Speculation.Drafter.(checkpointDraft); ok {
+		config.Speculation.Drafter = engine.NewTwoModel(load(t, worker, d.path, target), target.Kernels != nil, config.PrefillChunk)
+	}
+	config.Context, config.EOS, config.Provenance = 512, model.config.EOS, &cladev1.Provenance{}
+	config.Kernels, config.MaxThreads = target.Kernels, 2
+	e := engine.New(r, worker, wrap(model), config)
+	t.Cleanup(func() {
+		require.NoError(t, e.Close())
+		require.Equal(t, before, mlx.LiveHandles(), "every array is freed")
+	})
+	return e
+}
+
+// checkpointDraft stands for a model that drafts, until an engine is opened with it.
+type checkpointDraft struct {
+	engine.Drafter
+	path string
+}
+
+// load reads a checkpoint on a worker.
+func load(t *testing.T, worker *mlx.Worker, path string, target weights.Target) *Model {
+	t.Helper()
 	a, err := artifact.Open(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, a.Close()) }()
 	c := readConfig(t, a)
 	set, err := Match(a, &c)
-	require.NoError(t, err)
-	worker, err := r.NewWorker(mlx.CPU)
 	require.NoError(t, err)
 	var model *Model
 	require.NoError(t, worker.Do(context.Background(), func(s *mlx.Scope) error {
@@ -130,14 +153,7 @@ func openWrapped(t *testing.T, path string, target weights.Target, config engine
 		model = New(s, c, tensors, target.DType)
 		return s.Err()
 	}))
-	config.Context, config.EOS, config.Provenance = 512, c.EOS, &cladev1.Provenance{}
-	config.Kernels, config.MaxThreads = target.Kernels, 2
-	e := engine.New(r, worker, wrap(model), config)
-	t.Cleanup(func() {
-		require.NoError(t, e.Close())
-		require.Equal(t, before, mlx.LiveHandles(), "every array is freed")
-	})
-	return e
+	return model
 }
 
 // logits scores ids and returns all rows.
