@@ -100,7 +100,7 @@ func TestAnInstalledThirdPartyIsUsedLikeTheHousesOwn(t *testing.T) {
 	require.Contains(t, r.errors, "graph: cannot be named together with implementation abacus-dense")
 }
 
-// A draft is planned and shown from its headers; an engine that does not speculate refuses to open it, and nothing runs without.
+// A draft is planned and shown from its headers, and opened; what cannot be is refused, and nothing runs without.
 func TestADraftIsShownAndNeverLeftOut(t *testing.T) {
 	model, draft := checkpoint(t, "llama-f32"), checkpoint(t, "llama-affine4")
 	var s struct {
@@ -136,17 +136,42 @@ func TestADraftIsShownAndNeverLeftOut(t *testing.T) {
 		}
 	}
 	for text, args := range map[string][]string{
-		"clade: draft: ":             {"--draft", draft},
-		"clade: adapters: ":          {"--adapter", adapterFolder(t)},
-		`clade: program: "ane-x" `:   {"--program", "ane-x"},
-		"depth of 3 is of no use":    {"--draft-depth", "3"},
-		"clade: nothing-of-this: no": {"--draft", "nothing-of-this"},
+		`draft: the kind "checkpoint-mtp"`: {"--draft", "mtp"},
+		"clade: adapters: ":                {"--adapter", adapterFolder(t)},
+		`clade: program: "ane-x" `:         {"--program", "ane-x"},
+		"depth of 3 is of no use":          {"--draft-depth", "3"},
+		"clade: nothing-of-this: no":       {"--draft", "nothing-of-this"},
 	} {
 		r := clade(t, append([]string{"generate", model, "--ids", note(t, "[41]")}, args...)...)
 		require.NotZero(t, r.code, args)
 		require.Contains(t, r.errors, text)
 		require.Empty(t, r.out)
 	}
+}
+
+// What drafts changes no token, and the answer says how it did.
+func TestADraftChangesNoToken(t *testing.T) {
+	model := checkpoint(t, "llama-f32")
+	type answer struct {
+		IDs   []int32 `json:"token_ids"`
+		Usage struct {
+			Speculation *struct{ Drafted, Accepted uint32 }
+		}
+	}
+	generate := func(more ...string) (out answer) {
+		args := []string{"generate", model, "--ids", note(t, "[41, 42, 43]"), "--max-tokens", "300", "--temperature", "0.8", "--seed", "7", "--ignore-eos", "--context", "512", "--json"}
+		jsonOf(t, &out, append(args, more...)...)
+		return out
+	}
+	plain := generate()
+	require.Len(t, plain.IDs, 300)
+	require.Nil(t, plain.Usage.Speculation)
+	own := generate("--draft", model)
+	require.Equal(t, plain.IDs, own.IDs)
+	require.NotNil(t, own.Usage.Speculation)
+	require.Positive(t, own.Usage.Speculation.Accepted)
+	require.Equal(t, own.Usage.Speculation.Drafted, own.Usage.Speculation.Accepted)
+	require.Equal(t, plain.IDs, generate("--draft", "ngram", "--draft-depth", "8").IDs)
 }
 
 // adapterFolder is an adapter as a trainer writes one.

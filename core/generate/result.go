@@ -89,6 +89,16 @@ type Usage struct {
 	GeneratedTokens uint32        `json:"generated_tokens"`
 	Prefill         time.Duration `json:"prefill_ns"`
 	Decode          time.Duration `json:"decode_ns"`
+	// Speculation is nil where nothing was drafted.
+	Speculation *Speculation `json:"speculation,omitempty"`
+}
+
+// Speculation counts tokens that were drafted in so many forwards of the model, and those that it agreed with.
+type Speculation struct {
+	Rounds      uint32 `json:"rounds"`
+	Drafted     uint32 `json:"drafted"`
+	Accepted    uint32 `json:"accepted"`
+	TargetCalls uint32 `json:"target_calls"`
 }
 
 // Provenance says what produced the tokens.
@@ -109,10 +119,14 @@ type Provenance struct {
 
 // UsageOf reads the contract's usage.
 func UsageOf(u *cladev1.Usage) Usage {
-	return Usage{
+	out := Usage{
 		PromptTokens: u.GetPromptTokens(), CachedTokens: u.GetCachedTokens(), GeneratedTokens: u.GetGeneratedTokens(),
 		Prefill: time.Duration(u.GetPrefillNs()), Decode: time.Duration(u.GetDecodeNs()),
 	}
+	if u.GetDrafted() > 0 {
+		out.Speculation = &Speculation{u.GetDraftRounds(), u.GetDrafted(), u.GetAccepted(), u.GetTargetCalls()}
+	}
+	return out
 }
 
 // ProvenanceOf reads the contract's provenance; notes come first.

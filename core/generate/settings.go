@@ -51,6 +51,8 @@ type Settings struct {
 	Constraint *Constraint
 	// Choice is the index among the choices of one request; it goes into the noise.
 	Choice *uint32
+	// DraftDepth is the most tokens drafted at once where the model was opened with a draft; 0 is none.
+	DraftDepth *uint32
 	// Priority orders requests that wait for the model: lower is sooner.
 	Priority *int32
 }
@@ -72,6 +74,7 @@ func (s Settings) Or(next Settings) Settings {
 	s.XTCProbability = or(s.XTCProbability, next.XTCProbability)
 	s.XTCThreshold = or(s.XTCThreshold, next.XTCThreshold)
 	s.Priority = or(s.Priority, next.Priority)
+	s.DraftDepth = or(s.DraftDepth, next.DraftDepth)
 	s.Repetition = or(s.Repetition, next.Repetition)
 	s.Presence = or(s.Presence, next.Presence)
 	s.Frequency = or(s.Frequency, next.Frequency)
@@ -198,6 +201,10 @@ var options = append(constraintOptions(), []option{
 		func(s Settings, g *cladev1.GenerateStart) { g.Priority = s.Priority }, func(s *Settings) { s.Priority = nil },
 	},
 	{
+		"speculation.depth", "speculative.n_max", func(s Settings) bool { return s.DraftDepth != nil },
+		func(s Settings, g *cladev1.GenerateStart) { g.Speculation = &cladev1.Speculation{Depth: s.DraftDepth} }, func(s *Settings) { s.DraftDepth = nil },
+	},
+	{
 		"sampling.repetition", "repetition_penalty", func(s Settings) bool { return s.Repetition != nil && s.Repetition.Value != 1 },
 		func(s Settings, g *cladev1.GenerateStart) { g.Sampling.Repetition = s.Repetition.proto() }, func(s *Settings) { s.Repetition = nil },
 	},
@@ -301,9 +308,12 @@ func Resolve(l Layers, declared func(path string) bool) (Resolved, error) {
 	return out, nil
 }
 
-// harmless is a setting whose value asks for what every plugin does anyway: greedy is always there, and neither a seed
-// nor a choice changes anything in a greedy run.
+// harmless is a setting whose value asks for what every plugin does anyway: greedy is always there, neither a seed
+// nor a choice changes anything in a greedy run, and a plugin that does not draft drafts nothing.
 func harmless(o option, s Settings) bool {
+	if o.path == "speculation.depth" && *s.DraftDepth == 0 {
+		return true
+	}
 	greedy := s.Temperature == nil || *s.Temperature == 0
 	return greedy && (o.path == "sampling.temperature" || o.path == "sampling.seed" || o.path == "choice")
 }

@@ -119,3 +119,16 @@ func TestTemperatureOfEveryCombinationOfLayers(t *testing.T) {
 		require.InDelta(t, want, *r.Temperature, 0, "%05b", mask)
 	}
 }
+
+func TestAPluginThatDraftsNothingHonoursARequestForNoDrafts(t *testing.T) {
+	none := func(string) bool { return false }
+	_, err := Resolve(Layers{Request: Settings{DraftDepth: new(uint32(3))}}, none)
+	require.ErrorContains(t, err, "speculative.n_max: the model's plugin does not honour it")
+	r, err := Resolve(Layers{Request: Settings{DraftDepth: new(uint32(0))}}, none)
+	require.NoError(t, err)
+	require.Nil(t, r.Start("id", nil, 1).Speculation)
+	r, err = Resolve(Layers{Request: Settings{DraftDepth: new(uint32(0))}}, func(string) bool { return true })
+	require.NoError(t, err)
+	require.Zero(t, r.Start("id", nil, 1).GetSpeculation().GetDepth())
+	require.NotNil(t, r.Start("id", nil, 1).Speculation)
+}

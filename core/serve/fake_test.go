@@ -35,6 +35,7 @@ type fakeEngine struct {
 	threads  atomic.Int32
 	bytes    uint64
 	asked    atomic.Bool
+	drafts   bool // it says that it speculated
 
 	words        []string
 	err          error         // returned after the words
@@ -176,6 +177,9 @@ func (f *fakeEngine) Generate(ctx context.Context, p generate.Prompt, s generate
 		}
 	}
 	r.Usage = generate.Usage{PromptTokens: uint32(len(p.IDs)), GeneratedTokens: uint32(len(f.words))}
+	if f.drafts {
+		r.Usage.Speculation = &generate.Speculation{Rounds: 2, Drafted: 6, Accepted: 4, TargetCalls: 3}
+	}
 	return r, f.err
 }
 

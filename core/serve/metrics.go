@@ -168,6 +168,11 @@ func (m measured) finish(r generate.Result) {
 	m.count("vllm:prefix_cache_hits_total", int(r.Usage.CachedTokens))
 	m.histogram("vllm:request_prefill_time_seconds", requestBounds).Update(r.Usage.Prefill.Seconds())
 	m.histogram("vllm:request_decode_time_seconds", requestBounds).Update(r.Usage.Decode.Seconds())
+	if drafts := r.Usage.Speculation; drafts != nil {
+		m.count("vllm:spec_decode_num_drafts_total", int(drafts.Rounds))
+		m.count("vllm:spec_decode_num_draft_tokens_total", int(drafts.Drafted))
+		m.count("vllm:spec_decode_num_accepted_tokens_total", int(drafts.Accepted))
+	}
 	if r.Provenance.Resumed {
 		m.count("clade:requests_resumed_total", 1)
 	}

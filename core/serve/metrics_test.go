@@ -21,9 +21,14 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestMetricsCountRequestsUnderVLLMsNames(t *testing.T) {
-	_, url := serveFake(t, Options{}, map[string]*fakeEngine{"m": newFake("a", "b", "c")})
-	resp, err := http.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(`{"model": "m", "messages": [{"role": "user", "content": "hi"}]}`)) //nolint:noctx // a test
+	e := newFake("a", "b", "c")
+	e.drafts = true
+	_, url := serveFake(t, Options{}, map[string]*fakeEngine{"m": e})
+	resp, err := http.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(`{"model": "m", "messages": [{"role": "user", "content": "hi"}], "speculative.n_max": 3}`)) //nolint:noctx // a test
 	require.NoError(t, err)
+	answer, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), `"completion_tokens_details":{"accepted_prediction_tokens":4,"rejected_prediction_tokens":2}`)
 	require.NoError(t, resp.Body.Close())
 	status, body := get(t, url+"/metrics")
 	require.Equal(t, http.StatusOK, status)
@@ -33,6 +38,8 @@ func TestMetricsCountRequestsUnderVLLMsNames(t *testing.T) {
 		`vllm:request_success_total{model_name="m",finished_reason="stop"} 1`,
 		`vllm:time_to_first_token_seconds_count{model_name="m"} 1`, `vllm:inter_token_latency_seconds_count{model_name="m"} 2`,
 		`vllm:time_to_first_token_seconds_bucket{model_name="m",le="+Inf"} 1`, `vllm:e2e_request_latency_seconds_count{model_name="m"} 1`,
+		`vllm:spec_decode_num_drafts_total{model_name="m"} 2`, `vllm:spec_decode_num_draft_tokens_total{model_name="m"} 6`,
+		`vllm:spec_decode_num_accepted_tokens_total{model_name="m"} 4`,
 		`clade:resident_bytes{model_name="m"} 4096`, `clade:up{model_name="m"} 1`, "go_goroutines",
 	} {
 		require.Contains(t, body, line)

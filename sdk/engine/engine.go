@@ -198,7 +198,7 @@ func (e *Engine) Stats() *cladev1.StatsResponse {
 		Preemptions: t.putBack.Load(), FinishedRequests: t.finished.Load(), FailedEvaluations: t.failures.Load(),
 		QueueNs: t.queueNs.Load(), PrefillNs: t.prefillNs.Load(), DecodeNs: t.decodeNs.Load(),
 		PrefixQueriedTokens: e.memory.queried.Load(), PrefixCachedTokens: e.memory.found.Load(),
-		DraftedTokens: t.drafted.Load(), AcceptedTokens: t.accepted.Load(),
+		DraftedTokens: t.drafted.Load(), AcceptedTokens: t.accepted.Load(), DraftRounds: t.rounds.Load(), DraftKind: e.draftKind(),
 	}
 	if t := e.saver; t != nil {
 		out.PrefixDiskReadTokens, out.PrefixDiskWrittenTokens = t.read.Load(), t.written.Load()

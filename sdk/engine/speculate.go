@@ -59,6 +59,14 @@ func newSpeculation(c Speculation, rows int) *speculation {
 	return p
 }
 
+// draftKind is the kind of what drafts; empty when nothing does.
+func (e *Engine) draftKind() string {
+	if e.speculation == nil || e.totals.draftFailures.Load() > 0 {
+		return ""
+	}
+	return e.speculation.Drafter.Kind()
+}
+
 // drafts reports whether drafts might be made for anything.
 func (p *speculation) drafts() bool { return p != nil && p.parked == nil }
 
@@ -260,7 +268,7 @@ func (e *Engine) settle(s *mlx.Scope, f *flight, g int, ids []int32, logprobs []
 // counted keeps the figures of one row's round.
 func (e *Engine) counted(r *row, drafted, accepted int) {
 	u := r.gen.usage
-	u.Drafted, u.Accepted = u.Drafted+uint32(drafted), u.Accepted+uint32(accepted)
+	u.Drafted, u.Accepted, u.DraftRounds = u.Drafted+uint32(drafted), u.Accepted+uint32(accepted), u.DraftRounds+1
 	e.totals.rounds.Add(1)
 	e.totals.drafted.Add(uint64(drafted))
 	e.totals.accepted.Add(uint64(accepted))

@@ -206,6 +206,14 @@ type usage struct {
 	CompletionTokens uint32        `json:"completion_tokens"`
 	TotalTokens      uint32        `json:"total_tokens"`
 	PromptDetails    promptDetails `json:"prompt_tokens_details"`
+	// CompletionDetails is there where tokens were drafted.
+	CompletionDetails *completionDetails `json:"completion_tokens_details,omitempty"`
+}
+
+// completionDetails counts drafts as the API counts predicted output.
+type completionDetails struct {
+	Accepted uint32 `json:"accepted_prediction_tokens"`
+	Rejected uint32 `json:"rejected_prediction_tokens"`
 }
 
 type promptDetails struct {
@@ -265,6 +273,13 @@ func usageOf(results []generate.Result, n int) *usage {
 			out.PromptDetails.CachedTokens += r.Usage.CachedTokens
 		}
 		out.CompletionTokens += r.Usage.GeneratedTokens
+		if drafts := r.Usage.Speculation; drafts != nil {
+			if out.CompletionDetails == nil {
+				out.CompletionDetails = &completionDetails{}
+			}
+			out.CompletionDetails.Accepted += drafts.Accepted
+			out.CompletionDetails.Rejected += drafts.Drafted - drafts.Accepted
+		}
 	}
 	out.TotalTokens = out.PromptTokens + out.CompletionTokens
 	return &out

@@ -1706,7 +1706,9 @@ type Usage struct {
 	Accepted        uint32                 `protobuf:"varint,7,opt,name=accepted,proto3" json:"accepted,omitempty"`
 	TargetCalls     uint32                 `protobuf:"varint,8,opt,name=target_calls,json=targetCalls,proto3" json:"target_calls,omitempty"`
 	// Time spent waiting for a row.
-	QueueNs       uint64 `protobuf:"varint,9,opt,name=queue_ns,json=queueNs,proto3" json:"queue_ns,omitempty"`
+	QueueNs uint64 `protobuf:"varint,9,opt,name=queue_ns,json=queueNs,proto3" json:"queue_ns,omitempty"`
+	// Target calls that checked drafts.
+	DraftRounds   uint32 `protobuf:"varint,10,opt,name=draft_rounds,json=draftRounds,proto3" json:"draft_rounds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1800,6 +1802,13 @@ func (x *Usage) GetTargetCalls() uint32 {
 func (x *Usage) GetQueueNs() uint64 {
 	if x != nil {
 		return x.QueueNs
+	}
+	return 0
+}
+
+func (x *Usage) GetDraftRounds() uint32 {
+	if x != nil {
+		return x.DraftRounds
 	}
 	return 0
 }
@@ -3163,7 +3172,7 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"\x05usage\x18\x02 \x01(\v2\x0f.clade.v1.UsageR\x05usage\x124\n" +
 	"\n" +
 	"provenance\x18\x03 \x01(\v2\x14.clade.v1.ProvenanceR\n" +
-	"provenance\"\xac\x02\n" +
+	"provenance\"\xcf\x02\n" +
 	"\x05Usage\x12#\n" +
 	"\rprompt_tokens\x18\x01 \x01(\rR\fpromptTokens\x12#\n" +
 	"\rcached_tokens\x18\x02 \x01(\rR\fcachedTokens\x12)\n" +
@@ -3174,7 +3183,9 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"\adrafted\x18\x06 \x01(\rR\adrafted\x12\x1a\n" +
 	"\baccepted\x18\a \x01(\rR\baccepted\x12!\n" +
 	"\ftarget_calls\x18\b \x01(\rR\vtargetCalls\x12\x19\n" +
-	"\bqueue_ns\x18\t \x01(\x04R\aqueueNs\"\xfc\x02\n" +
+	"\bqueue_ns\x18\t \x01(\x04R\aqueueNs\x12!\n" +
+	"\fdraft_rounds\x18\n" +
+	" \x01(\rR\vdraftRounds\"\xfc\x02\n" +
 	"\n" +
 	"Provenance\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12%\n" +

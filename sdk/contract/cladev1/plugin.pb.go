@@ -2335,8 +2335,11 @@ type StatsResponse struct {
 	// Writes that failed, and files that were removed because they were damaged.
 	PrefixDiskFailures uint64 `protobuf:"varint,25,opt,name=prefix_disk_failures,json=prefixDiskFailures,proto3" json:"prefix_disk_failures,omitempty"`
 	PrefixDiskDamaged  uint64 `protobuf:"varint,26,opt,name=prefix_disk_damaged,json=prefixDiskDamaged,proto3" json:"prefix_disk_damaged,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// The kind of what drafts, empty without or once it is parked because it failed, and the forwards that checked its drafts.
+	DraftKind     string `protobuf:"bytes,27,opt,name=draft_kind,json=draftKind,proto3" json:"draft_kind,omitempty"`
+	DraftRounds   uint64 `protobuf:"varint,28,opt,name=draft_rounds,json=draftRounds,proto3" json:"draft_rounds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatsResponse) Reset() {
@@ -2547,6 +2550,20 @@ func (x *StatsResponse) GetPrefixDiskFailures() uint64 {
 func (x *StatsResponse) GetPrefixDiskDamaged() uint64 {
 	if x != nil {
 		return x.PrefixDiskDamaged
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetDraftKind() string {
+	if x != nil {
+		return x.DraftKind
+	}
+	return ""
+}
+
+func (x *StatsResponse) GetDraftRounds() uint64 {
+	if x != nil {
+		return x.DraftRounds
 	}
 	return 0
 }
@@ -2898,7 +2915,7 @@ const file_clade_v1_plugin_proto_rawDesc = "" +
 	"\x11tokens_per_second\x18\x04 \x01(\x01R\x0ftokensPerSecond\".\n" +
 	"\tTrainDone\x12!\n" +
 	"\fadapter_path\x18\x01 \x01(\tR\vadapterPath\"\x0e\n" +
-	"\fStatsRequest\"\x92\b\n" +
+	"\fStatsRequest\"\xd4\b\n" +
 	"\rStatsResponse\x12-\n" +
 	"\x06memory\x18\x01 \x01(\v2\x15.clade.v1.MemoryStatsR\x06memory\x12'\n" +
 	"\x0factive_requests\x18\x02 \x01(\rR\x0eactiveRequests\x12'\n" +
@@ -2928,7 +2945,10 @@ const file_clade_v1_plugin_proto_rawDesc = "" +
 	"\x17prefix_disk_read_tokens\x18\x17 \x01(\x04R\x14prefixDiskReadTokens\x12;\n" +
 	"\x1aprefix_disk_written_tokens\x18\x18 \x01(\x04R\x17prefixDiskWrittenTokens\x120\n" +
 	"\x14prefix_disk_failures\x18\x19 \x01(\x04R\x12prefixDiskFailures\x12.\n" +
-	"\x13prefix_disk_damaged\x18\x1a \x01(\x04R\x11prefixDiskDamaged\"8\n" +
+	"\x13prefix_disk_damaged\x18\x1a \x01(\x04R\x11prefixDiskDamaged\x12\x1d\n" +
+	"\n" +
+	"draft_kind\x18\x1b \x01(\tR\tdraftKind\x12!\n" +
+	"\fdraft_rounds\x18\x1c \x01(\x04R\vdraftRounds\"8\n" +
 	"\vTuneRequest\x12\x1d\n" +
 	"\athreads\x18\x01 \x01(\rH\x00R\athreads\x88\x01\x01B\n" +
 	"\n" +
