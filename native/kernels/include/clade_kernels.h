@@ -202,6 +202,50 @@ int clade_attend_caches(
 /* Rows x [1, heads, n, head_dim], of a float dtype, as coded rows [1, heads, n, words]: what clade_attend_caches writes of them. */
 int clade_cache_pack(clade_array* res, clade_array x, clade_row_code code, clade_stream s);
 
+/* A part of the ids given to clade_sample. */
+typedef struct clade_span_ {
+  int first, count;
+} clade_span;
+
+/* How a row's token is picked; the members are in the order in which they are applied. */
+typedef struct clade_sampling_ {
+  clade_span bias;                        /* ids, to whose scores values[bias_value ..] are added */
+  int bias_value;
+  clade_span history;                     /* ids, oldest first */
+  float repetition, presence, frequency;  /* 1, 0, 0: none. The first divides positive scores of seen ids and multiplies others */
+  int repetition_window, presence_window, frequency_window; /* last ids of the history; 0: all */
+  int logprobs;                           /* alternatives told, of the scores as they are here; -1: no log probability at all */
+  clade_span banned;                      /* ids that may not come */
+  int allowed;                            /* where in words the bits of ids that may come begin, (vocab + 31) / 32 of them; -1: all */
+  double top_p;                           /* outside (0, 1): none */
+  float least;                            /* log of min_p, -infinity: none */
+  double typical_p;                       /* outside (0, 1): none */
+  float xtc;                              /* threshold where XTC strikes, else negative */
+  clade_span spared;                      /* ids that XTC leaves */
+  int top_k;                              /* 0: none */
+  float temperature;                      /* 0: the likeliest, of equal ones the lowest id */
+  uint64_t seed;                          /* of the noise: argmax(scores / temperature - log(-log(u))), u a function of seed, */
+  uint32_t choice, position;              /* choice, position and id */
+} clade_sampling;
+
+/* A token for each row of logits [count, vocab] float32: tokens int32 [count]. Where rows ask for log probabilities, told int32 and
+ * logprobs float32 [count, 1 + the most alternatives]: the token's and then the alternatives', likeliest first, ids -1 where there are
+ * no more. ids, values and words are what the rows' parts lie in. "sample" in the list. */
+int clade_sample(
+    clade_array* tokens,
+    clade_array* told,
+    clade_array* logprobs,
+    clade_array logits,
+    const clade_sampling* rows,
+    int count,
+    const int32_t* ids,
+    int id_count,
+    const float* values,
+    int value_count,
+    const uint32_t* words,
+    int word_count,
+    clade_stream s);
+
 #ifdef __cplusplus
 #pragma GCC visibility pop
 }

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "noise.h"
+
 namespace clade {
 
 // How a weight's elements are stored in its panels. A panel is 16 rows of the [n, k] matrix, laid out k-major.
@@ -44,6 +46,13 @@ enum class DType : int { f32 = 0, bf16 = 1, f16 = 2 };
 
 struct RowCode;  // cache.h
 
+// The token with the highest score, of equal ones the lowest id.
+struct Best {
+  float score;
+  int32_t id;
+  void consider(float s, int32_t i);  // not inline: one copy, for every level
+};
+
 using DotTile = void(const PanelShape&, const uint8_t* const* panel, int panels, const QuantRows& x, int row, int rows,
                      float* out, size_t ldo);
 
@@ -79,6 +88,16 @@ struct Level {
   void (*transpose)(DType, const void* src, size_t ld, int rows, int d, float* out);
   // `rows` coded rows of a cache, ld bytes apart, as d floats each; of a turbo code in the rotated space.
   void (*unpack)(const RowCode&, const uint8_t* row, size_t ld, int rows, int d, float* out);
+  // Of n scores, those that are at least lo: how many; the first one, n if there is none; and their values and ids, counted from
+  // first.
+  int (*count_at_least)(const float* x, int n, float lo);
+  int (*find_at_least)(const float* x, int n, float lo);
+  int (*take_at_least)(const float* x, int n, float lo, int32_t first, float* value, int32_t* id);
+  // Sum of weight * (from - x).
+  float (*weigh)(const float* weight, const float* x, float from, int n);
+  // Updates best with x / temperature + noise of n tokens: ids, which reach to the next multiple of 16, or first and up where ids is
+  // null. best is a token of the row already.
+  void (*noisy_best)(const float* x, const int32_t* ids, int32_t first, int n, float temperature, const Noise&, Best* best);
 };
 
 extern const Level* const kLevelGeneric;

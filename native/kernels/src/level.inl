@@ -5,6 +5,7 @@
 #include "cache.h"
 #include "level.h"
 #include "simd.h"
+#include "words.h"
 
 namespace clade {
 namespace {
@@ -16,9 +17,11 @@ namespace {
 #include "quantize.inl"
 #include "dot.inl"
 #include "cache.inl"
+#include "sampling.inl"
 
 const Level kTable = {CLADE_LEVEL_NAME, kMaxDirectRows, tile,     decode, sum_squares, scale_mul, silu_mul, gelu_tanh_mul, exp_sum,
-                      max_of,           scale_add,      quantize, dot,    widen,       narrow,    transpose, unpack};
+                      max_of,           scale_add,      quantize, dot,    widen,       narrow,    transpose, unpack,
+                      count_at_least,   find_at_least,  take_at_least, weigh,  noisy_best};
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 
 #include "attention.h"
 #include "clade_kernels.h"
+#include "everywhere.h"
 #include "linear.h"
 #include "pool.h"
 #include "weight.h"
@@ -20,22 +21,6 @@
 using namespace clade;
 
 namespace {
-
-int passed = 0, failed = 0;
-
-void expect(bool ok, const std::string& what) {
-  ok ? passed++ : failed++;
-  if (!ok) std::printf("FAIL %s\n", what.c_str());
-}
-
-std::mt19937 rng(1);
-
-std::vector<float> normals(size_t n, float scale = 1) {
-  std::normal_distribution<float> d(0, scale);
-  std::vector<float> v(n);
-  for (float& x : v) x = d(rng);
-  return v;
-}
 
 std::vector<uint8_t> stored(DType t, const std::vector<float>& v) {
   std::vector<uint8_t> out(v.size() * (t == DType::f32 ? 4 : 2));
@@ -59,38 +44,6 @@ std::shared_ptr<Weight> affine(int n, int k, int bits, int group, int scale) {
   w->set_affine(0, n, codes.data(), s.data(), b.data());
   w->bias = normals(size_t(w->panels()) * 16);
   return w;
-}
-
-std::vector<std::string> levels() {
-  std::vector<std::string> out;
-  std::string all = clade_kernels_levels(), line;
-  for (char c : all) {
-    if (c != '\n') {
-      line += c;
-      continue;
-    }
-    out.push_back(line);
-    line.clear();
-  }
-  return out;
-}
-
-// Runs f at every level and thread count and compares what it returns with plain C++ on one thread. Levels that differ in dots
-// alone are left out where nothing is rounded to 8 bits.
-template <class F>
-void everywhere(const std::string& what, const F& f, bool int8 = false) {
-  clade_kernels_set_level("generic");
-  Pool::get().set_threads(1);
-  const auto want = f();
-  for (const auto& l : levels()) {
-    if (!int8 && (l == "avx512vnni" || l == "avxvnni" || l == "neondot")) continue;
-    for (int threads : {1, 2, 3}) {
-      if (l == "generic" && threads < 3) continue;  // slow, and one thread is what the others are compared with
-      clade_kernels_set_level(l.c_str());
-      Pool::get().set_threads(threads);
-      expect(f() == want, what + " at " + l + " on " + std::to_string(threads) + " threads");
-    }
-  }
 }
 
 void linear() {
@@ -475,6 +428,7 @@ int main() {
   large();
   updates();
   tuning();
+  sampling();
   refusals();
   std::printf("levels here: ");
   for (const auto& l : levels()) std::printf("%s ", l.c_str());
