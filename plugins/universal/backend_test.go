@@ -76,7 +76,7 @@ func TestThePlanNamesTheKernelsThatRun(t *testing.T) {
 	b := backend(t)
 	plan, err := b.Plan(context.Background(), &cladev1.PlanRequest{Model: spec(t, tinyPaths["llama-gguf-q4_1.gguf"], &cladev1.Composition{Kernels: ptr("require")})})
 	require.NoError(t, err)
-	require.Len(t, plan.Kernels, 3)
+	require.Len(t, plan.Kernels, 4)
 	for _, k := range plan.Kernels {
 		require.True(t, k.Native, "%v", k)
 	}

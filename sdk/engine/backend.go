@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,8 +173,8 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	if err := b.limits(plan); err != nil {
 		return nil, err
 	}
-	if d.library != nil {
-		if err := d.library.SetThreads(d.threads); err != nil {
+	if k := cmp.Or(d.library, d.sampler); k != nil {
+		if err := k.SetThreads(d.threads); err != nil {
 			return nil, err
 		}
 	}
@@ -200,7 +201,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	e := New(b.runtime, worker, model, Config{
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
 		Rows: d.rows, KVTokens: d.kvTokens(), PrefixBytes: lineOf(plan, prefixes), Disk: disk, DType: d.dtype,
-		Provenance: b.provenance(d, plan), Kernels: d.library, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
+		Provenance: b.provenance(d, plan), Kernels: d.library, Sampler: d.sampler, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
 		Constraints: g.constraint, Speculation: drafts,
 	})
 	return &openModel{Engine: e, guide: g, facts: b.facts(req.Model, d, plan)}, nil

@@ -88,7 +88,7 @@ func (r *Round) Pick(s *mlx.Scope, logits *mlx.Array, asks []*Ask) *mlx.Array {
 	for i, a := range asks {
 		draws[i] = &a.draw
 	}
-	tokens, _ := r.engine.sample(s, s.AsType(logits, mlx.Float32), draws)
+	tokens := r.engine.sample(s, s.AsType(logits, mlx.Float32), draws).tokens
 	r.picked = append(r.picked, picked{asks, tokens})
 	penalized := false
 	for _, a := range asks {

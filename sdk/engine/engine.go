@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type Config struct {
 	EOS []int32
 	// Kernels are those that the model's weights were packed for; nil without.
 	Kernels *mlx.Kernels
+	// Sampler has the kernel that picks tokens; nil has MLX's operations do it.
+	Sampler *mlx.Kernels
 	// MaxThreads is the composition's maximum for them.
 	MaxThreads uint32
 	// Parameters is the size of the model, from which the first prefill chunk is guessed.
@@ -225,8 +228,8 @@ func (e *Engine) Tune(_ context.Context, threads uint32) (uint32, error) {
 	if threads == 0 {
 		return 0, contract.Errorf(contract.InvalidArgument, "threads", "at least one is needed")
 	}
-	if e.config.Kernels != nil {
-		if err := e.config.Kernels.SetThreads(int(min(threads, e.config.MaxThreads))); err != nil {
+	if k := cmp.Or(e.config.Kernels, e.config.Sampler); k != nil {
+		if err := k.SetThreads(int(min(threads, e.config.MaxThreads))); err != nil {
 			return 0, contract.Errorf(contract.Internal, "threads", "%w", err)
 		}
 	}

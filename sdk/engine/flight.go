@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/engine/schedule"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
@@ -29,10 +28,9 @@ type flight struct {
 	asked  []int      // segments whose next token is sampled
 	ends   *mlx.Array // [1, len(pooled), hidden], kept until read
 	pooled []int      // segments that end a row that is embedded
-	tokens *mlx.Array // int32 [len(draws)], kept until read
-	// draws are what tokens are for: those of asked whose rows had not ended when the tokens were picked.
-	draws    []*draw
-	logprobs []*mlx.Array // [vocab] for each of them, nil where not asked for
+	// draws are those of asked whose rows had not ended when their tokens were picked.
+	draws   []*draw
+	sampled *sampled // their tokens, kept until read
 }
 
 func (e *Engine) newFlight(p schedule.Plan, now time.Time) *flight {
@@ -61,13 +59,13 @@ func (e *Engine) newFlight(p schedule.Plan, now time.Time) *flight {
 // close frees what was kept, on the worker's thread.
 func (f *flight) close() {
 	f.logits.Close()
-	f.tokens.Close()
 	f.hidden.Close()
 	f.ends.Close()
-	for _, a := range f.logprobs {
-		a.Close()
+	f.logits, f.hidden, f.ends = nil, nil, nil
+	if f.sampled != nil {
+		f.sampled.close()
+		f.sampled = nil
 	}
-	f.logits, f.tokens, f.hidden, f.ends, f.logprobs = nil, nil, nil, nil, nil
 }
 
 // overlap computes a forward of decoding rows on the tokens that are in flight: it is queued before they are read, and its own
@@ -224,7 +222,7 @@ func (e *Engine) forward(s *mlx.Scope, f, before *flight) error {
 // inputs is the ids [1, T] of a forward. A token that is still in flight is taken from there.
 func (e *Engine) inputs(s *mlx.Scope, f, before *flight, total int) *mlx.Array {
 	known := make([]int32, 0, total)
-	if before == nil || before.tokens == nil {
+	if before == nil || before.sampled == nil {
 		for i, g := range f.segments {
 			r := f.rows[i]
 			known = append(known, r.ids[g.First:g.First+g.Tokens-g.Drafts]...)
@@ -244,9 +242,9 @@ func (e *Engine) inputs(s *mlx.Scope, f, before *flight, total int) *mlx.Array {
 		straight = straight && places[i] == int32(i)
 	}
 	if straight {
-		return s.Reshape(before.tokens, 1, total)
+		return s.Reshape(before.sampled.tokens, 1, total)
 	}
-	all := before.tokens
+	all := before.sampled.tokens
 	if len(known) > 0 {
 		all = s.Concat(0, all, mlx.FromSlice(s, known))
 	}
@@ -277,21 +275,12 @@ func (e *Engine) pick(s *mlx.Scope, f *flight) error {
 	if len(places) < all {
 		logits = s.Take(logits, mlx.FromSlice(s, places), 0)
 	}
-	tokens, logprobs := e.sample(s, logits, f.draws)
-	f.tokens = s.Keep(tokens)
-	for _, a := range logprobs {
-		if a != nil {
-			s.Keep(a)
-		}
+	f.sampled = e.sample(s, logits, f.draws)
+	queued := f.sampled.arrays()
+	for _, a := range queued {
+		s.Keep(a)
 	}
-	f.logprobs = logprobs
 	s.Sweep()
-	queued := []*mlx.Array{f.tokens}
-	for _, a := range f.logprobs {
-		if a != nil {
-			queued = append(queued, a)
-		}
-	}
 	return s.AsyncEval(queued...)
 }
 
@@ -302,23 +291,12 @@ func (e *Engine) read(s *mlx.Scope, f *flight) error {
 		return nil
 	}
 	defer f.close()
-	if f.tokens == nil {
+	if f.sampled == nil {
 		return nil
 	}
-	ids, err := mlx.ToSlice[int32](s, f.tokens)
+	ids, logprobs, err := f.sampled.read(s, f.draws)
 	if err != nil {
 		return err
-	}
-	logprobs := make([]*cladev1.TokenLogprobs, len(ids))
-	for i, d := range f.draws {
-		if f.logprobs[i] == nil || d.over {
-			continue
-		}
-		values, err := mlx.ToSlice[float32](s, f.logprobs[i])
-		if err != nil {
-			return err
-		}
-		logprobs[i] = topLogprobs(ids[i], values, int(d.gen.logprobs.GetTop()))
 	}
 	tokens := 0
 	for i := 0; i < len(f.draws); {

@@ -46,7 +46,24 @@ func (d *draft) chooseKernels(b *Backend) {
 	if native {
 		d.library = b.library.Kernels
 	}
+	d.chooseSampler(b)
 	d.chooseOwn(b, names)
+}
+
+// chooseSampler takes the sampling kernel, which needs nothing but the library and serves every graph.
+func (d *draft) chooseSampler(b *Backend) {
+	for _, k := range b.kernels.Load().Choose(kernels.Sample.Name) {
+		switch {
+		case d.kernelPolicy == kernelsOff:
+			k.Native, k.Reason = false, "kernels=off"
+		case d.device.Kind != mlx.CPU:
+			k.Native, k.Reason = false, "there is none for "+d.device.Name
+		}
+		if k.Native {
+			d.sampler = b.library.Kernels
+		}
+		d.kernels = append(d.kernels, k)
+	}
 }
 
 // checkKernels refuses a fallback where the composition asks for it.
@@ -54,7 +71,7 @@ func (d *draft) checkKernels() error {
 	if d.kernelPolicy != kernelsRequired && d.kernelPolicy != kernelsFast {
 		return nil
 	}
-	if d.kernelPolicy == kernelsFast && len(d.kernels) == 0 {
+	if d.kernelPolicy == kernelsFast && (len(d.graph.Kernels) == 0 || len(d.kernels) == 0) {
 		return unhonoured("kernels", "fast: the graph %s uses none", d.graph.ID).WithNext("use kernels=auto")
 	}
 	for _, k := range d.kernels {

@@ -28,6 +28,7 @@ type draft struct {
 	graphReason string
 	kernels     []*cladev1.KernelChoice
 	library     *mlx.Kernels              // nil: stock operations
+	sampler     *mlx.Kernels              // has the kernel that picks tokens; nil: stock operations
 	own         map[string]*mlx.Operation // of the plugin's own library, that run
 	beside      []beside                  // what goes with it
 }

@@ -13,11 +13,16 @@ import (
 type sampler struct {
 	sampling
 	vocab int
-	row   []float32 // scratch of the vocabulary's width
+	row   []float32 // scratch of the vocabulary's width, for the graph
 }
 
 func newSampler(r *request, vocab int) *sampler {
-	return &sampler{sampling: r.sampling, vocab: vocab, row: make([]float32, vocab)}
+	return &sampler{sampling: r.sampling, vocab: vocab}
+}
+
+// strikes reports whether XTC does at a position.
+func (p *sampling) strikes(position uint32) bool {
+	return p.xtcProbability > 0 && p.noise.draw(position) < p.xtcProbability
 }
 
 // looksBack reports that what came before changes what comes.
@@ -46,27 +51,38 @@ func (d *draw) plain() bool {
 		g.constraint == nil && d.generated() >= g.minimum
 }
 
-// sample picks a token for each row of logits float32 [n, vocab]: int32 [n], and the log probabilities [vocab] of draws that ask
-// for them. A draw gets what it would get alone.
-func (e *Engine) sample(s *mlx.Scope, logits *mlx.Array, draws []*draw) (tokens *mlx.Array, logprobs []*mlx.Array) {
-	logprobs = make([]*mlx.Array, len(draws))
-	if !slices.ContainsFunc(draws, func(d *draw) bool { return !d.plain() }) {
-		return s.AsType(s.Argmax(logits, 1, false), mlx.Int32), logprobs
+// sample picks a token for each row of logits float32 [n, vocab], as the kernel or as a graph. A draw gets what it would get alone.
+func (e *Engine) sample(s *mlx.Scope, logits *mlx.Array, draws []*draw) *sampled {
+	if e.config.Sampler != nil {
+		rows := make([]mlx.Sampling, len(draws))
+		for i, d := range draws {
+			rows[i] = d.described()
+		}
+		out := &sampled{}
+		out.tokens, out.told, out.value = s.PackedSample(logits, rows)
+		return out
 	}
-	picked := make([]*mlx.Array, len(draws))
+	if !slices.ContainsFunc(draws, func(d *draw) bool { return !d.plain() }) {
+		return &sampled{tokens: s.AsType(s.Argmax(logits, 1, false), mlx.Int32)}
+	}
+	tokens, out := make([]*mlx.Array, len(draws)), &sampled{rows: make([]*mlx.Array, len(draws))}
 	for i, d := range draws {
 		own := s.Reshape(s.SliceAxis(logits, 0, i, i+1), e.layout.Vocab)
-		picked[i], logprobs[i] = d.pick(s, own)
+		tokens[i], out.rows[i] = d.pick(s, own)
 	}
-	if len(picked) == 1 {
-		return picked[0], logprobs
+	out.tokens = tokens[0]
+	if len(tokens) > 1 {
+		out.tokens = s.Concat(0, tokens...)
 	}
-	return s.Concat(0, picked...), logprobs
+	return out
 }
 
 // pick samples the token, int32 [1], from logits float32 [vocab].
 func (d *draw) pick(s *mlx.Scope, logits *mlx.Array) (token, logprobs *mlx.Array) {
 	g, p := d.gen, d.gen.sampler
+	if p.row == nil {
+		p.row = make([]float32, p.vocab)
+	}
 	logits = p.process(s, logits, d.history)
 	if g.logprobs != nil {
 		logprobs = s.Sub(logits, s.LogSumExp(logits, 0, true))
@@ -125,7 +141,7 @@ func (d *draw) forbidden(s *mlx.Scope) *mlx.Array {
 	g := d.gen
 	row := g.sampler.row
 	clear(row)
-	if g.constraint != nil {
+	if d.allowed != nil { // where the constraint failed the row has ended
 		d.forbid(row)
 	}
 	if d.generated() < g.minimum {
@@ -149,7 +165,7 @@ func (p *sampler) filter(s *mlx.Scope, logits *mlx.Array, position uint32, stops
 	if p.typicalP > 0 && p.typicalP < 1 {
 		logits = p.typical(s, logits, nothing)
 	}
-	if p.xtcProbability > 0 && p.noise.draw(position) < p.xtcProbability {
+	if p.strikes(position) {
 		logits = p.exclude(s, logits, nothing, stops)
 	}
 	if p.topK > 0 && p.topK < p.vocab {

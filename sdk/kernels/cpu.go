@@ -70,7 +70,7 @@ var AttendCaches = Kernel{
 
 // CPU is the registry of all of them.
 func CPU() Registry {
-	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches)
+	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches, Sample)
 }
 
 // Tested is the runtime's library with every kernel compared with its fallback once.
@@ -104,7 +104,7 @@ func Load(r *mlx.Runtime) (_ *Tested, err error) {
 var tests = map[string]func(*mlx.Scope, *mlx.Kernels) error{
 	Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend, LinearInt8.Name: testLinearInt8,
 	AttendRows.Name: testAttendRows, LinearUpdates.Name: testLinearUpdates,
-	AttendCaches.Name: testAttendCaches,
+	AttendCaches.Name: testAttendCaches, Sample.Name: testSample,
 }
 
 // SelfTest is the result of the comparison at load.

@@ -44,7 +44,9 @@ typedef struct {
 	                     mlx_array, const ck_attention *, mlx_stream)) \
 	F(int, attend_caches, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const ck_sequence *, const int *, int, \
 	                       mlx_array, mlx_array, mlx_array, const ck_attention *, mlx_stream)) \
-	F(int, cache_pack, (mlx_array *, mlx_array, ck_row_code, mlx_stream))
+	F(int, cache_pack, (mlx_array *, mlx_array, ck_row_code, mlx_stream)) \
+	F(int, sample, (mlx_array *, mlx_array *, mlx_array *, mlx_array, const ck_sampling *, int, const int32_t *, int, const float *, int, \
+	                const uint32_t *, int, mlx_stream))
 
 // LACKS is the answer of a function that calls one which is not there.
 #define LACKS(name)                                                        \
@@ -202,4 +204,19 @@ cx_out ck_cache_pack(void *x, ck_row_code code, void *stream) {
 	mlx_array res = {0};
 	int rc = failed(p_cache_pack(&res, (mlx_array){x}, code, (mlx_stream){stream}));
 	return (cx_out){res.ctx, rc};
+}
+
+bool ck_samples(void) { return p_sample != NULL; }
+ck_sampled ck_sample(void *logits, const ck_sampling *rows, int count, const int32_t *ids, int id_count, const float *values, int value_count,
+                     const uint32_t *words, int word_count, void *stream) {
+	ck_sampled out = {NULL, NULL, NULL, 1};
+	if (p_sample == NULL) {
+		cx_set_error("the runtime's libcladekernels lacks clade_sample");
+		return out;
+	}
+	mlx_array tokens = {0}, told = {0}, logprobs = {0};
+	out.rc = failed(p_sample(&tokens, &told, &logprobs, (mlx_array){logits}, rows, count, ids, id_count, values, value_count, words,
+	                         word_count, (mlx_stream){stream}));
+	out.tokens = tokens.ctx, out.told = told.ctx, out.logprobs = logprobs.ctx;
+	return out;
 }

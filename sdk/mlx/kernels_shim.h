@@ -81,4 +81,39 @@ int ck_attend_caches(void **out, void **new_caches, void *qkv, void *const *cach
                      const int *tables, int keep, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream);
 cx_out ck_cache_pack(void *x, ck_row_code code, void *stream);
 
+typedef struct {
+	int first, count;
+} ck_span;
+
+// clade_sampling by layout.
+typedef struct {
+	ck_span bias;
+	int bias_value;
+	ck_span history;
+	float repetition, presence, frequency;
+	int repetition_window, presence_window, frequency_window;
+	int logprobs;
+	ck_span banned;
+	int allowed;
+	double top_p;
+	float least;
+	double typical_p;
+	float xtc;
+	ck_span spared;
+	int top_k;
+	float temperature;
+	uint64_t seed;
+	uint32_t choice, position;
+} ck_sampling;
+
+// told and logprobs stay NULL where no row asks for log probabilities.
+typedef struct {
+	void *tokens, *told, *logprobs;
+	int rc;
+} ck_sampled;
+
+bool ck_samples(void);
+ck_sampled ck_sample(void *logits, const ck_sampling *rows, int count, const int32_t *ids, int id_count, const float *values, int value_count,
+                     const uint32_t *words, int word_count, void *stream);
+
 #endif

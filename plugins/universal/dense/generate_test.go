@@ -3,6 +3,8 @@ package dense
 import (
 	"context"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +14,7 @@ import (
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/plugin"
 	"github.com/clademl/clade/sdk/plugintest/tiny"
+	"github.com/clademl/clade/sdk/weights"
 )
 
 const testModel = "llama-untied-headdim"
@@ -58,6 +61,62 @@ func TestEverySamplingOptionPicksWhatTheReferencePicks(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestRandomCombinationsPickWhatTheReferencePicks(t *testing.T) {
+	const rounds, count = 24, 4
+	bothWays(t, func(t *testing.T, kernels *mlx.Kernels) {
+		e := openOn(t, tinyPaths[testModel], weights.Target{DType: mlx.Float32, Kernels: kernels}, 256)
+		for round := range rounds {
+			r := rand.New(rand.NewPCG(11, uint64(round)))
+			sampling := drawnSampling(r)
+			prompt := tiny.Prompt(5+round, 256)
+			got := generate(t, e, prompt, &cladev1.GenerateStart{MaxTokens: ptr(uint32(count)), Sampling: sampling}).ids
+			rows := logits(t, e, append(slices.Clone(prompt), got...))
+			history := slices.Clone(prompt)
+			for n, id := range got {
+				require.Equal(t, referencePick(rows[len(history)-1], history, sampling, len(history)), id, "round %d, token %d: %v", round, n, sampling)
+				history = append(history, id)
+			}
+			require.Len(t, got, count)
+		}
+	})
+}
+
+// drawnSampling has each option with a chance of one half.
+func drawnSampling(r *rand.Rand) *cladev1.Sampling {
+	out := &cladev1.Sampling{IgnoreEos: ptr(true), Seed: ptr(r.Uint64())}
+	half := func() bool { return r.IntN(2) == 0 }
+	between := func(lo, hi float64) float64 { return lo + (hi-lo)*r.Float64() }
+	for _, one := range []struct {
+		to     **float64
+		lo, hi float64
+	}{{&out.TopP, 0.3, 0.999}, {&out.MinP, 0.001, 0.5}, {&out.TypicalP, 0.3, 0.999}, {&out.XtcThreshold, 0.001, 0.1}} {
+		if half() {
+			*one.to = ptr(between(one.lo, one.hi))
+		}
+	}
+	if out.XtcThreshold != nil {
+		out.XtcProbability = ptr(1.0)
+	}
+	if half() {
+		out.TopK = ptr(uint32(1 + r.IntN(60)))
+	}
+	if r.IntN(4) > 0 {
+		out.Temperature = ptr(between(0.2, 2.5))
+	}
+	for _, one := range []struct {
+		to     **cladev1.Penalty
+		lo, hi float64
+	}{{&out.Repetition, 0.8, 1.6}, {&out.Presence, -0.5, 1}, {&out.Frequency, -0.5, 1}} {
+		if half() {
+			*one.to = &cladev1.Penalty{Value: between(one.lo, one.hi), Window: uint32(r.IntN(12))}
+		}
+	}
+	if half() {
+		out.LogitBias = map[int32]float64{int32(r.IntN(256)): between(-4, 4), int32(r.IntN(256)): between(-4, 4)}
+	}
+	return out
 }
 
 func TestASampledStreamResumesWithTheSameTokens(t *testing.T) {

@@ -120,7 +120,7 @@ func openWrapped(t *testing.T, path string, target weights.Target, config engine
 		config.Speculation.Drafter = engine.NewTwoModel(load(t, worker, d.path, target), target.Kernels != nil, config.PrefillChunk)
 	}
 	config.Context, config.EOS, config.Provenance = 512, model.config.EOS, &cladev1.Provenance{}
-	config.Kernels, config.MaxThreads = target.Kernels, 2
+	config.Kernels, config.Sampler, config.MaxThreads = target.Kernels, target.Kernels, 2
 	e := engine.New(r, worker, wrap(model), config)
 	t.Cleanup(func() {
 		require.NoError(t, e.Close())

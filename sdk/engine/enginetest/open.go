@@ -112,7 +112,8 @@ func (s Subject) Open(t testing.TB) *engine.Engine {
 	if config.Queue == 0 {
 		config.Queue = 4
 	}
-	config.EOS, config.Provenance, config.Kernels, config.MaxThreads = b.EOS, &cladev1.Provenance{}, s.Target.Kernels, 2
+	config.EOS, config.Provenance, config.MaxThreads = b.EOS, &cladev1.Provenance{}, 2
+	config.Kernels, config.Sampler = s.Target.Kernels, s.Target.Kernels
 	e := engine.New(Runtime(t), worker, model, config)
 	t.Cleanup(func() {
 		require.NoError(t, e.Close())
