@@ -6,10 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // kernelRows time every kernel alone (bench/kernels), beside the bandwidth or the best matmul of the machine, whichever bounds it.
@@ -33,6 +36,7 @@ func (o options) kernelRows(ctx context.Context) ([]Row, error) {
 		return nil, fmt.Errorf("kernels: %w", err)
 	}
 	var rows []Row
+	picking := map[string][]float64{} // a row to come: sampling is held against the step, which is measured after it
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		var k struct {
 			Name         string
@@ -43,6 +47,9 @@ func (o options) kernelRows(ctx context.Context) ([]Row, error) {
 			return nil, fmt.Errorf("kernels: %w", err)
 		}
 		us := median(k.Microseconds)
+		if strings.HasPrefix(k.Name, "sample/") {
+			picking[k.Name] = k.Microseconds
+		}
 		read, matmul := k.Bytes/(us*1e3)/median(memory), k.Flops/(us*1e3)/median(best)
 		name, fraction, of := "kernel/"+k.Name, read, "of read bandwidth"
 		if matmul > read {
@@ -50,6 +57,14 @@ func (o options) kernelRows(ctx context.Context) ([]Row, error) {
 		}
 		rows = append(rows, single(name, "us", k.Microseconds, "", fmt.Sprintf("%.4g MB, %.4g MFLOP", k.Bytes/1e6, k.Flops/1e6)),
 			Row{Name: name + "/fraction", Value: fraction, Unit: of})
+		if strings.HasPrefix(k.Name, "step/") {
+			for _, sample := range slices.Sorted(maps.Keys(picking)) {
+				rows = append(rows, Row{
+					Name: sample + "/of-a-step", Value: 100 * median(picking[sample]) / us, Unit: "%", Goal: "<= 5",
+					Note: fmt.Sprintf("%.4g us of picking, %.4g us of a step's matrices", median(picking[sample]), us),
+				})
+			}
+		}
 	}
 	return rows, nil
 }

@@ -10,6 +10,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -65,6 +66,9 @@ func run(dir string, threads, repeats int) error {
 		return err
 	}
 	b := bench{kernels: k, worker: w, repeats: repeats, out: json.NewEncoder(os.Stdout)}
+	if err := errors.Join(b.sample(), b.step()); err != nil {
+		return err
+	}
 	for _, rows := range []int{1, 4, 16, 512} {
 		for _, l := range []linear{
 			{"qkv", 4096, 1024, mlx.NoGate, 1},
@@ -220,9 +224,13 @@ func (b bench) attend(offset, rows int) error {
 
 // time evaluates all copies together, repeats times after a warm-up.
 func (b bench) time(s *mlx.Scope, r result, op func(s *mlx.Scope, i int) *mlx.Array) error {
+	return b.times(s, copies, r, op)
+}
+
+func (b bench) times(s *mlx.Scope, n int, r result, op func(s *mlx.Scope, i int) *mlx.Array) error {
 	for repeat := range b.repeats + 1 {
 		child := s.Child()
-		outs := make([]*mlx.Array, copies)
+		outs := make([]*mlx.Array, n)
 		start := time.Now()
 		for i := range outs {
 			outs[i] = op(child, i)
@@ -234,7 +242,7 @@ func (b bench) time(s *mlx.Scope, r result, op func(s *mlx.Scope, i int) *mlx.Ar
 			return fmt.Errorf("%s: %w", r.Name, err)
 		}
 		if repeat > 0 {
-			r.Microseconds = append(r.Microseconds, float64(took.Microseconds())/copies)
+			r.Microseconds = append(r.Microseconds, float64(took.Nanoseconds())/1e3/float64(n))
 		}
 	}
 	sort.Float64s(r.Microseconds)
