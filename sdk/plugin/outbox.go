@@ -2,7 +2,9 @@ package plugin
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -16,11 +18,15 @@ const (
 )
 
 // outbox sends the messages of one stream from one goroutine, so that a Model is not held up by a send: what became ready
-// during a slow send leaves merged. close ends the goroutine.
+// during a slow send leaves merged, and so does what the pace holds back. close ends the goroutine.
 type outbox[M proto.Message] struct {
 	ctx   context.Context
 	send  func(M) error
 	merge func(into, next M) bool
+	pace  *pace        // of messages that are patient; nil: none waits
+	waits func(M) bool // says which are
+
+	sent time.Time // the goroutine's alone
 
 	mu     sync.Mutex
 	queue  []M
@@ -34,8 +40,13 @@ type outbox[M proto.Message] struct {
 
 // newOutbox starts the sender. merge folds next into a queued message and says whether it did; ctx is the stream's.
 func newOutbox[M proto.Message](ctx context.Context, send func(M) error, merge func(into, next M) bool) *outbox[M] {
+	return newPacedOutbox(ctx, send, merge, nil, nil)
+}
+
+// newPacedOutbox has messages for which waits is true leave at the pace.
+func newPacedOutbox[M proto.Message](ctx context.Context, send func(M) error, merge func(into, next M) bool, p *pace, waits func(M) bool) *outbox[M] {
 	o := &outbox[M]{
-		ctx: ctx, send: send, merge: merge,
+		ctx: ctx, send: send, merge: merge, pace: p, waits: waits,
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	go o.run()
@@ -98,6 +109,10 @@ func (o *outbox[M]) close() error {
 func (o *outbox[M]) run() {
 	defer close(o.done)
 	for {
+		if d := o.delay(); d > 0 {
+			o.rest(d)
+			continue
+		}
 		o.mu.Lock()
 		batch, closed := o.queue, o.closed
 		o.queue, o.bytes = nil, 0
@@ -110,6 +125,7 @@ func (o *outbox[M]) run() {
 			continue
 		}
 		notify(o.room)
+		o.sent = time.Now()
 		for _, m := range batch {
 			if err := o.send(m); err != nil {
 				o.mu.Lock()
@@ -118,6 +134,26 @@ func (o *outbox[M]) run() {
 				return
 			}
 		}
+	}
+}
+
+// delay is how long what is queued waits for more.
+func (o *outbox[M]) delay() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.pace == nil || o.closed || len(o.queue) == 0 || slices.ContainsFunc(o.queue, func(m M) bool { return !o.waits(m) }) {
+		return 0
+	}
+	return o.pace.delay(o.sent, time.Now())
+}
+
+// rest waits for d, or until there is something new.
+func (o *outbox[M]) rest(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-o.wake:
 	}
 }
 

@@ -27,6 +27,7 @@ type Server struct {
 	manifest *family.Manifest
 	options  map[string]bool
 	started  time.Time
+	pace     *pace // of tokens
 	// exit ends the process after a Shutdown; nil in tests.
 	exit func()
 
@@ -54,7 +55,7 @@ func NewServer(f Family) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		family: f, manifest: m, options: map[string]bool{}, started: time.Now(),
+		family: f, manifest: m, options: map[string]bool{}, started: time.Now(), pace: newPace(),
 		active: map[*job]struct{}{}, idle: make(chan struct{}),
 	}
 	close(s.idle)

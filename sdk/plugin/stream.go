@@ -81,7 +81,8 @@ func (s *Server) generate(stream grpc.BidiStreamingServer[cladev1.GenerateReques
 		}
 	}()
 
-	out := newOutbox(stream.Context(), stream.Send, mergeGenerate)
+	defer s.pace.join()()
+	out := newPacedOutbox(stream.Context(), stream.Send, mergeGenerate, s.pace, isStep)
 	stop := beat(out, func() *cladev1.GenerateResponse {
 		return &cladev1.GenerateResponse{Event: &cladev1.GenerateResponse_Progress{Progress: counts(model)}}
 	})
@@ -203,6 +204,9 @@ func (s *Server) readControl(ctx context.Context,
 		}
 	}
 }
+
+// isStep tells tokens from what nobody waits long for.
+func isStep(r *cladev1.GenerateResponse) bool { return r.GetStep() != nil }
 
 // mergeGenerate folds steps into one message while that stays under the budget (push counts both), and keeps only the newest of
 // two progress events.
