@@ -320,7 +320,7 @@ func TestWhatNothingHereOpensIsRefusedByRole(t *testing.T) {
 	b := backend(t)
 	target := tinyPaths["llama-f32"]
 	for text, edit := range map[string]func(*cladev1.ModelSpec){
-		`draft: the kind "assistant": only ngram, a model of this plugin's own families and heads of the graph can draft, and llama has no such head`: func(s *cladev1.ModelSpec) {
+		`draft: the kind "assistant": only ngram, a model of this plugin's own families and heads of the graph can draft, and dense has no such head`: func(s *cladev1.ModelSpec) {
 			s.Composition.Draft = &cladev1.Draft{Kind: "assistant", Depth: ptr(uint32(1))}
 		},
 		"draft.depth: 65: want 1 to 64": func(s *cladev1.ModelSpec) {

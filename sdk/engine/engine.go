@@ -144,17 +144,17 @@ func (e *Engine) submit(r *row) error {
 			return
 		}
 		r.submitted = now
-		err := e.sched.Submit(&r.Row, now)
-		if err == nil {
-			e.rows[&r.Row] = r
-			e.publish()
-		}
-		refused <- err
+		refused <- e.enter(r, now)
 	})
 	if !heard {
 		return errClosing()
 	}
-	switch err := <-refused; {
+	return e.refusal(r, <-refused)
+}
+
+// refusal is the scheduler's in words.
+func (e *Engine) refusal(r *row, err error) error {
+	switch {
 	case errors.Is(err, schedule.ErrBusy):
 		return contract.Errorf(contract.Busy, "queue", "%d requests are waiting already", e.config.Queue).WithNext("try again later")
 	case errors.Is(err, schedule.ErrTooLong):

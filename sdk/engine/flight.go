@@ -138,6 +138,9 @@ func (e *Engine) prefilled(r *row, g schedule.Segment) {
 	if r.gen != nil && !r.over && !g.Samples {
 		r.tellPrefill(g.First + g.Tokens)
 	}
+	if done == r.prompt {
+		e.letIn(r)
+	}
 }
 
 // land reads what is in flight, with nothing queued behind it.

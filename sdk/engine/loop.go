@@ -174,6 +174,7 @@ func (e *Engine) end(r *row, last func(*letter)) {
 	r.over = true
 	e.sched.Leave(&r.Row)
 	delete(e.rows, &r.Row)
+	e.letIn(r)
 	if e.worthKeeping(r) {
 		e.leaving = append(e.leaving, r)
 	} else {

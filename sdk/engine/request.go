@@ -26,6 +26,7 @@ type request struct {
 	depth    int   // most tokens drafted at once; 0: none, -1: as many as the engine likes
 	remember bool  // read from and add to the prefix cache
 	borders  []int // positions at which another request may part from this one
+	choices  bool  // it is one of several of its prompt
 	control  <-chan *cladev1.Control
 }
 
@@ -60,7 +61,7 @@ func (e *Engine) check(job *plugin.GenerateJob) (*request, error) {
 	r := &request{
 		ids: job.IDs, prompt: len(job.IDs), control: job.Control, logprobs: start.Logprobs, priority: start.GetPriority(),
 		resumed: start.GeneratedPrefix != nil, narrowed: start.Constraint,
-		remember: start.PrefixCache == nil || *start.PrefixCache,
+		remember: start.PrefixCache == nil || *start.PrefixCache, choices: start.Choice != nil,
 	}
 	err := e.checkIDs("prompt", job.IDs)
 	if err != nil {

@@ -28,6 +28,8 @@ type row struct {
 	odds   lookahead.Odds // of its drafts
 	shadow *row           // what drafts are drawn for; nil until one is
 
+	followers []*row // choices of the same prompt that wait until it is computed
+
 	parted             bool // the request's goroutine knows that it ended
 	over               bool // it ended: what is still in flight for it means nothing
 	failed             bool // a forward with it failed
