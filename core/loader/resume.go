@@ -17,6 +17,9 @@ import (
 // generatedPrefix is the option of a plugin that can go on with what another process of it began.
 const generatedPrefix = "generated_prefix"
 
+// conversionOffset is the option that holds a resumed request to the token at which its cache was coded before.
+const conversionOffset = "kv_conversion_offset"
+
 // Crashes in a row, without a token between them, that make a request a suspect, and those as the only request of a process
 // that convict it. A process killed from outside convicts nobody at once: it may have been somebody's hand.
 const (
@@ -36,6 +39,8 @@ type request struct {
 	start  *cladev1.GenerateStart // as the first process gets it
 	limit  uint32                 // tokens to generate at most
 	reader *reader
+	// converts is the token at which the first process's cache went over to its codes; 0: it did not.
+	converts uint32
 
 	resumed bool
 	// Of deaths in a row without a token between them: all, those alone in the process, and of these the ones from outside.
@@ -79,7 +84,12 @@ func (r *request) attempt(ctx context.Context, seat *seat) (*cladev1.Finish, *Pl
 	if done := r.reader.ids; len(done) > 0 {
 		start = proto.Clone(start).(*cladev1.GenerateStart)
 		start.GeneratedPrefix = proto.Uint32(uint32(len(ids)))
+		if r.converts > 0 && r.model.honours(conversionOffset) {
+			start.KvConversionOffset = &r.converts
+		}
 		ids = slices.Concat(ids, done)
+	} else {
+		r.converts = uint32(planned.Composition.KV().Start)
 	}
 	stream, err := planned.process.Generate(inner, start, ids)
 	if err != nil {

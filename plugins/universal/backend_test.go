@@ -121,7 +121,7 @@ func TestACompositionThatCannotBeHonouredIsRefused(t *testing.T) {
 	tests := map[string]*cladev1.Composition{
 		"device":        {Device: ptr("cuda-sm90")},
 		"dtype":         {Dtype: ptr("float8")},
-		"kv.plain":      {Kv: plain("bf16")},
+		"kv":            {Kv: plain("f17")},
 		"paging":        {Paging: ptr(true)},
 		"rows":          {Rows: ptr(uint32(0))},
 		"prefill_chunk": {PrefillChunk: ptr(uint32(0))},

@@ -138,6 +138,9 @@ func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact
 	if d.context == 0 {
 		return nil, nil, invalid("context", "the model states none: a composition must")
 	}
+	if err := d.storeCaches(); err != nil {
+		return nil, nil, err
+	}
 	d.chooseKernels(b)
 	d.cutChunk()
 	if err := d.checkKernels(); err != nil {
@@ -200,7 +203,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	g := &guide{library: b.guidance, absent: b.noGuidance, path: req.Model.Artifacts[0].Path, width: d.Layout.Vocab, eos: d.EOS}
 	e := New(b.runtime, worker, model, Config{
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
-		Rows: d.rows, KVTokens: d.kvTokens(), PrefixBytes: lineOf(plan, prefixes), Disk: disk, DType: d.dtype,
+		Rows: d.rows, KVTokens: d.kvTokens(), Caches: d.Layout.Caches, KVStart: int(d.kv.Start), PrefixBytes: lineOf(plan, prefixes), Disk: disk, DType: d.dtype,
 		Provenance: b.provenance(d, plan), Kernels: d.library, Sampler: d.sampler, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
 		Constraints: g.constraint, Speculation: drafts,
 	})

@@ -28,6 +28,10 @@ type Config struct {
 	Rows int
 	// KVTokens is how many tokens the caches of all rows hold together, rounded up to kv.Step; 0 is Context for each row.
 	KVTokens int
+	// Caches are the layout's with the formats that they are stored in; nil: the layout's own.
+	Caches []kv.Spec
+	// KVStart is the token at which the formats begin; a request that is resumed names it.
+	KVStart int
 	// PrefixBytes bounds what the beginnings of earlier requests may keep; 0 keeps none.
 	PrefixBytes int64
 	// Disk keeps them beyond the process; nil: nothing does.
@@ -121,7 +125,11 @@ func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), rows: map[*schedule.Row]*row{},
 		pace: newPace(config.PrefillChunk, first, evaluationTarget), beside: newPace(config.PrefillChunk, first/4, besideTarget),
 	}
+	if config.Caches != nil {
+		e.layout.Caches = config.Caches
+	}
 	e.sched = schedule.New(schedule.Config{
+		Cut:  func(first, n int) int { return kv.Cut(e.layout.Caches, first, n) },
 		Rows: config.Rows, Queue: config.Queue, BlockTokens: kv.Step, Blocks: kv.Capacity(config.KVTokens) / kv.Step,
 		Restore: func(r *schedule.Row) int { return e.restore(e.rows[r]) },
 	})

@@ -26,6 +26,7 @@ func (d *draft) chooseKernels(b *Backend) {
 	if d.kernelPolicy == kernelsFast {
 		names = append(names, kernels.LinearInt8.Name)
 	}
+	names = append(names, d.cacheKernels(b)...)
 	d.kernels = b.kernels.Load().Choose(names...)
 	reason := ""
 	switch {

@@ -54,7 +54,7 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 	} else if q != "" {
 		held += "; " + q
 	}
-	kvBytes := perToken * int64(d.kvTokens())
+	kvBytes, kvTransient := d.kvBytes(), d.kvTransient()
 	token := d.tokenBytes()
 	rows := int64(d.rows)
 	drafts := int64(draftsOf(d.rows, d.depth))
@@ -68,11 +68,8 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 	p := &cladev1.Plan{
 		Lines: []*cladev1.MemoryLine{
 			{Name: "weights", Bytes: uint64(loaded), Detail: held},
-			{
-				Name: "kv", Bytes: uint64(kvBytes),
-				Detail: fmt.Sprintf("%d tokens of %d bytes in %d layers, for %d rows", d.kvTokens(), perToken, len(d.Layout.Caches), d.rows),
-			},
-			{Name: "transients", Bytes: uint64(chunk + step + drafts*sampled), Detail: beside},
+			{Name: "kv", Bytes: uint64(kvBytes), Detail: d.kvDetail(perToken)},
+			{Name: "transients", Bytes: uint64(chunk + step + drafts*sampled + kvTransient), Detail: beside},
 			{Name: runAhead, Bytes: uint64(step), Detail: "the step that is queued while one computes"},
 			{Name: "load", Bytes: uint64(d.stagingBytes()), Detail: "pieces of the file on their way into memory"},
 			{Name: "process", Bytes: processBytes, Detail: "the plugin and its runtime, measured"},

@@ -78,6 +78,9 @@ func (e *Engine) check(job *plugin.GenerateJob) (*request, error) {
 			return nil, invalid("generated_prefix", "%d is not between a prompt's end and that of %d ids", r.prompt, len(job.IDs))
 		}
 	}
+	if at := start.KvConversionOffset; at != nil && int(*at) != e.config.KVStart {
+		return nil, invalid("kv_conversion_offset", "the resumed run converted its cache at token %d, this one does at %d", *at, e.config.KVStart)
+	}
 	room := e.config.Context - r.prompt
 	if room < 1 || len(job.IDs) > e.config.Context {
 		return nil, contract.Errorf(contract.ContextTooLong, "prompt", "%d tokens leave no room in a context of %d", len(job.IDs), e.config.Context).

@@ -9,6 +9,7 @@ import (
 
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/family"
 	"github.com/clademl/clade/sdk/mlx"
 )
 
@@ -39,6 +40,7 @@ type settings struct {
 	deterministic bool
 	threads       int // of the kernels
 	rows          int
+	kv            family.KV
 	depth         int // most tokens drafted for a row at once; 0: none are
 	placement
 }
@@ -70,8 +72,11 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	if out.chunk < 1 {
 		return out, invalid("prefill_chunk", "at least one token is needed")
 	}
-	if err := checkKV(c.GetKv(), out.dtype); err != nil {
-		return out, err
+	out.kv.Plain = family.NativeKV
+	if c.GetKv().GetScheme() != nil {
+		if out.kv, err = family.KVFromProto(c.GetKv()); err != nil {
+			return out, err
+		}
 	}
 	if c.GetPaging() {
 		return out, unhonoured("paging", "caches are not paged")
@@ -130,25 +135,6 @@ func pickDType(name string, d mlx.Device) (mlx.DType, error) {
 		return 0, invalid("dtype", "%q is not one of float32, bfloat16, float16", name)
 	}
 	return dtype, nil
-}
-
-// kvNames are the plain schemes' names of dtypes.
-var kvNames = map[string]mlx.DType{"f32": mlx.Float32, "bf16": mlx.BFloat16}
-
-func checkKV(kv *cladev1.KvScheme, dtype mlx.DType) error {
-	plain, isPlain := kv.GetScheme().(*cladev1.KvScheme_Plain)
-	switch {
-	case kv.GetScheme() == nil:
-		return nil
-	case !isPlain:
-		return unhonoured("kv", "caches are not quantized")
-	case plain.Plain == "native":
-		return nil
-	}
-	if named, ok := kvNames[plain.Plain]; !ok || named != dtype {
-		return unhonoured("kv.plain", "%q: the cache has the compute dtype, %s", plain.Plain, dtype)
-	}
-	return nil
 }
 
 func unhonoured(option, format string, args ...any) *contract.Error {

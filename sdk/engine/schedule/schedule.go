@@ -27,6 +27,8 @@ type Config struct {
 	// Restore is asked when a row gets a slot: how many of its first tokens are in its cache already, because they were found in a
 	// kept one. One token at least is computed again. Nil: none ever.
 	Restore func(*Row) int
+	// Cut is asked how many of n tokens behind the first ones a forward may take of a row; at least one. Nil: all of them.
+	Cut func(first, n int) int
 }
 
 // Scheduler holds the rows. The zero value is of no use: see New.

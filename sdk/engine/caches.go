@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/clademl/clade/sdk/family"
+	"github.com/clademl/clade/sdk/kernels"
+	"github.com/clademl/clade/sdk/kv"
+	"github.com/clademl/clade/sdk/mlx"
+)
+
+// plainCodes are the plain schemes.
+var plainCodes = map[string]mlx.DType{family.F32KV: mlx.Float32, family.BF16KV: mlx.BFloat16}
+
+// storeCaches gives the layers' caches the formats that the composition's scheme has for them. Layers are counted as the layout lists
+// them. What a layer cannot be stored as is refused by name.
+func (d *draft) storeCaches() error {
+	caches := slices.Clone(d.Layout.Caches)
+	changed := false
+	for i := range caches {
+		f := d.format(i, caches[i])
+		if f.Native() || caches[i].Heads == 0 {
+			continue
+		}
+		caches[i].Format, changed = f, true
+		if err := caches[i].Check(); err != nil {
+			return unhonoured("kv", "%s: layer %d: %w", d.kv, i, err).WithNext("name another scheme, such as affine:8g32, or leave it out")
+		}
+	}
+	for _, l := range d.kv.Layers {
+		if l.Layer >= int64(len(caches)) {
+			return invalid("kv", "%s names layer %d, and %d keep keys and values", d.kv, l.Layer, len(caches))
+		}
+	}
+	if d.kv.Kind() == "turbo" && !changed {
+		return unhonoured("kv", "%s: no layer attends to all positions, and it is for those", d.kv).WithNext("use an affine scheme, or leave it out")
+	}
+	d.Layout.Caches = caches
+	return nil
+}
+
+// format is the scheme's for a layer.
+func (d *draft) format(i int, spec kv.Spec) kv.Format {
+	var keys, values kv.Code
+	switch affine := func(bits, group int64) kv.Code { return kv.Code{Kind: kv.Affine, Bits: int(bits), Group: int(group)} }; {
+	case d.kv.Bits > 0:
+		keys = affine(d.kv.Bits, d.kv.Group)
+		values = keys
+	case d.kv.K > 0 && spec.Window == 0:
+		keys, values = kv.Code{Kind: kv.Turbo, Bits: int(d.kv.K)}, kv.Code{Kind: kv.Turbo, Bits: int(d.kv.V)}
+	case len(d.kv.Layers) > 0:
+		for _, l := range d.kv.Layers {
+			if l.Layer == int64(i) {
+				keys = affine(l.Bits, l.Group)
+				values = keys
+			}
+		}
+	default:
+		if dtype, ok := plainCodes[d.kv.Plain]; ok && dtype != d.dtype {
+			keys = kv.Code{Kind: kv.Float, DType: dtype}
+			values = keys
+		}
+	}
+	if keys == (kv.Code{}) {
+		return kv.Format{}
+	}
+	return kv.Format{Keys: keys, Values: values, Start: int(d.kv.Start)}
+}
+
+// coded reports whether a layer is stored otherwise than it is computed.
+func (d *draft) coded() bool {
+	return slices.ContainsFunc(d.Layout.Caches, func(p kv.Spec) bool { return !p.Format.Native() })
+}
+
+// cacheKernels are those beside the graph's own that the caches want. A window's ring is no reason to do without the others: a
+// library that lacks the kernel keeps all tokens.
+func (d *draft) cacheKernels(b *Backend) []string {
+	windows := slices.ContainsFunc(d.Layout.Caches, func(p kv.Spec) bool { return p.Window > 0 })
+	if d.coded() || (windows && b.library != nil && b.library.Has(kernels.AttendCaches.Name)) {
+		return []string{kernels.AttendCaches.Name}
+	}
+	return nil
+}
+
+// kvBytes is what the caches of all rows take at most.
+func (d *draft) kvBytes() int64 {
+	return kv.Bytes(d.Layout.Caches, d.dtype, d.kvTokens(), d.rows, kv.Capacity(d.context))
+}
+
+// kvTransient is what coded caches take beside: a layer that goes over to its codes is there twice, and stock operations read one
+// as floats.
+func (d *draft) kvTransient() int64 {
+	n := kv.Converting(d.Layout.Caches, d.dtype, d.context)
+	if d.library != nil {
+		return n
+	}
+	widest := int64(0)
+	for _, p := range d.Layout.Caches {
+		if !p.Format.Native() {
+			widest = max(widest, int64(p.Heads)*int64(p.HeadDim))
+		}
+	}
+	return n + decodedCopies*widest*int64(mlx.Float32.Size())*int64(kv.Capacity(d.context))
+}
+
+// decodedCopies are the keys and values of a layer while they are decoded: codes, floats, and the product of both.
+const decodedCopies = 6
+
+// kvDetail describes the kv line.
+func (d *draft) kvDetail(perToken int64) string {
+	detail := fmt.Sprintf("%d tokens of %d bytes in %d layers, for %d rows", d.kvTokens(), perToken, len(d.Layout.Caches), d.rows)
+	if d.coded() {
+		detail += ", stored as " + d.kv.String()
+	}
+	windows, most := 0, 0
+	for _, p := range d.Layout.Caches {
+		if p.Window > 0 {
+			windows, most = windows+1, max(most, p.Window)
+		}
+	}
+	if windows > 0 {
+		detail += fmt.Sprintf("; %d of the layers keep a window of %d tokens at most, and %d more", windows, most, kv.Step)
+	}
+	return detail
+}
+
+// kvNote says how caches are stored where that is not how they are computed.
+func (d *draft) kvNote() []string {
+	if !d.coded() {
+		return nil
+	}
+	n := 0
+	for _, p := range d.Layout.Caches {
+		if !p.Format.Native() {
+			n++
+		}
+	}
+	note := fmt.Sprintf("caches of %d of %d layers are stored as %s", n, len(d.Layout.Caches), d.kv)
+	if start := d.kv.Start; start > 0 {
+		note += fmt.Sprintf(": from token %d on, and natively before", start)
+	}
+	return []string{note}
+}
