@@ -111,7 +111,7 @@ func TestSchemesAgreeWithoutKernels(t *testing.T) {
 			}))
 		}
 		require.Len(t, scores[0], 59)
-		require.InDeltaSlice(t, scores[0], scores[1], 2e-3, scheme)
+		require.InDeltaSlice(t, scores[0], scores[1], 0.05, scheme) // a rounding apart may be a code apart
 	}
 }
 

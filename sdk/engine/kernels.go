@@ -92,7 +92,7 @@ func (d *draft) checkKernels() error {
 
 // notes say what a person would want to know of the weights.
 func (d *draft) notes() []string {
-	notes := slices.Clone(d.Notes)
+	notes := append(slices.Clone(d.Notes), d.kvNote()...)
 	if d.library != nil && len(d.Unfused) > 0 {
 		notes = append(notes, fmt.Sprintf("MLX operations compute %s: there are no kernels for them", strings.Join(d.Unfused, ", ")))
 	}
