@@ -12,23 +12,33 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// server is one `clade serve` with its model open.
+// server is one `clade serve` with its model open, and with folders of its own.
 type server struct {
-	cmd    *exec.Cmd
-	url    string
-	exited chan struct{}
-	log    *bytes.Buffer
+	cmd       *exec.Cmd
+	url, home string
+	exited    chan struct{}
+	log       *bytes.Buffer
 }
 
+const (
+	kept  = 64 << 20 // bytes of the prefix cache, in memory and on disk
+	rows  = "4"
+	quota = "64MiB"
+)
+
 func start(ctx context.Context, clade, model string) (*server, error) {
-	s := &server{exited: make(chan struct{}), log: &bytes.Buffer{}}
-	s.cmd = exec.CommandContext(ctx, clade, "serve", model, "--port", "0")
+	home, err := os.MkdirTemp("", "clade-soak-")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{exited: make(chan struct{}), log: &bytes.Buffer{}, home: home}
+	s.cmd = exec.CommandContext(ctx, clade, "serve", model, "--port", "0", "--rows", rows, "--context", "2048", "--prefix-cache", quota, "--prefix-disk", quota)
+	s.cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "XDG_RUNTIME_DIR="+home)
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -75,7 +85,8 @@ func get(ctx context.Context, url string) (*http.Response, error) {
 
 // stop asks the server to end and waits for it.
 func (s *server) stop() error {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	defer func() { _ = os.RemoveAll(s.home) }() // a temporary folder
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)   // it may have ended
 	select {
 	case <-s.exited:
 		return nil
@@ -86,20 +97,12 @@ func (s *server) stop() error {
 	}
 }
 
-func (s *server) post(ctx context.Context, prompt string, tokens int, stream bool) (*http.Response, error) {
-	body, err := json.Marshal(map[string]any{
-		"model": "", "stream": stream, "temperature": 0, "max_tokens": tokens,
-		"messages": []map[string]string{{"role": "user", "content": prompt}},
-	})
+func (s *server) post(ctx context.Context, body map[string]any) (*http.Response, error) {
+	data, err := json.Marshal(body) // without a model: there is only one
 	if err != nil {
 		return nil, err
 	}
-	name, err := s.model(ctx)
-	if err != nil {
-		return nil, err
-	}
-	body = bytes.Replace(body, []byte(`"model":""`), []byte(`"model":`+strconv.Quote(name)), 1)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/chat/completions", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/chat/completions", bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
@@ -107,32 +110,42 @@ func (s *server) post(ctx context.Context, prompt string, tokens int, stream boo
 	resp, err := http.DefaultClient.Do(req)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-		resp.Body.Close()
+		_ = resp.Body.Close()
 		return nil, fmt.Errorf("HTTP %d: %s", resp.StatusCode, text)
 	}
 	return resp, err
 }
 
-func (s *server) model(ctx context.Context) (string, error) {
-	resp, err := get(ctx, s.url+"/v1/models")
-	if err != nil {
-		return "", err
+// drain reads an answer to its end: a whole one, or a stream that says that it is done.
+func drain(body io.Reader, stream bool) error {
+	done := !stream
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		data := strings.TrimPrefix(lines.Text(), "data: ")
+		if strings.HasPrefix(data, `{"error"`) {
+			return fmt.Errorf("an error event: %s", data)
+		}
+		done = done || data == "[DONE]"
 	}
-	defer resp.Body.Close()
-	var list struct{ Data []struct{ ID string } }
-	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil || len(list.Data) == 0 {
-		return "", fmt.Errorf("no model is served: %w", err)
+	if err := lines.Err(); err != nil {
+		return err
 	}
-	return list.Data[0].ID, nil
+	if !done {
+		return errors.New("the stream ended without [DONE]")
+	}
+	return nil
 }
 
-// ask returns the answer to the question that does not change. A plugin that was just killed is started again by it.
+// ask returns the answer to the question that does not change.
 func (s *server) ask(ctx context.Context) (string, error) {
-	resp, err := s.post(ctx, "What is the capital of France?", 16, false)
+	resp, err := s.post(ctx, map[string]any{
+		"temperature": 0, "max_tokens": 16, "messages": []map[string]string{{"role": "user", "content": "What is the capital of France?"}},
+	})
 	if err != nil {
 		return "", err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	var out struct {
 		Choices []struct{ Message struct{ Content string } }
 	}
@@ -142,7 +155,7 @@ func (s *server) ask(ctx context.Context) (string, error) {
 	return out.Choices[0].Message.Content, nil
 }
 
-// settled is what the server holds once it has answered again, with the text that it always gives.
+// settled is what the server holds once it has answered again, with the text that it always gives, and nothing runs.
 func (s *server) settled(ctx context.Context, want string) (usage, error) {
 	got, err := s.ask(ctx)
 	if err != nil {
@@ -151,69 +164,9 @@ func (s *server) settled(ctx context.Context, want string) (usage, error) {
 	if got != want {
 		return usage{}, fmt.Errorf("the answer was %q, now it is %q", want, got)
 	}
-	return s.usage()
-}
-
-var errGone = errors.New("the client went away")
-
-func gone(err error) error {
-	if errors.Is(err, errGone) {
-		return nil
-	}
-	return fmt.Errorf("the stream should have been left: %w", err)
-}
-
-// stream reads a long answer and calls middle after its third event; its error leaves the stream there.
-func (s *server) stream(ctx context.Context, middle func() error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	resp, err := s.post(ctx, "Tell a long story about a lighthouse.", 32, true)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	events, done := 0, false
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		if !ok {
-			continue
-		}
-		if strings.Contains(data, `"error"`) {
-			return fmt.Errorf("%w: %s", errEvent, data)
-		}
-		done = done || data == "[DONE]"
-		if events++; events == 3 {
-			if err := middle(); err != nil {
-				return err
-			}
-		}
-	}
-	if !done {
-		return errors.New("the stream ended without [DONE]")
-	}
-	return nil
-}
-
-var errEvent = errors.New("an error event")
-
-// killPlugin kills the plugin in mid-stream: the stream has to end with an error that says so.
-func (s *server) killPlugin(ctx context.Context) error {
-	err := s.stream(ctx, func() error {
-		pids, err := children(s.cmd.Process.Pid)
-		if err != nil || len(pids) == 0 {
-			return fmt.Errorf("no plugin to kill: %w", err)
-		}
-		for _, pid := range pids {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if !errors.Is(err, errEvent) {
-		return fmt.Errorf("the stream of the killed plugin ended with %w, want an error event", err)
-	}
-	return nil
+	http.DefaultClient.CloseIdleConnections()
+	time.Sleep(2 * time.Second) // connections that clients left are closed
+	return s.usage(ctx)
 }
 
 // killHost starts a second server, kills it in mid-stream, and gives its plugin two seconds to be gone.
@@ -222,14 +175,21 @@ func killHost(ctx context.Context, clade, model string) error {
 	if err != nil {
 		return err
 	}
-	var pids []int
-	_ = s.stream(ctx, func() error { // it ends with a broken connection
-		pids, err = children(s.cmd.Process.Pid)
-		return errors.Join(err, s.cmd.Process.Kill())
-	})
+	defer func() { _ = os.RemoveAll(s.home) }() // a temporary folder
+	resp, err := s.post(ctx, map[string]any{"stream": true, "max_tokens": 400, "ignore_eos": true, "messages": []map[string]string{{"role": "user", "content": questions[1]}}})
+	if err != nil {
+		return errors.Join(err, s.stop())
+	}
+	_, err = bufio.NewReader(resp.Body).ReadString('\n')
+	_ = resp.Body.Close()
+	if err != nil {
+		return errors.Join(err, s.stop())
+	}
+	pids, err := children(s.cmd.Process.Pid)
+	err = errors.Join(err, s.cmd.Process.Kill())
 	<-s.exited
-	if len(pids) == 0 {
-		return errors.New("the killed host had no plugin")
+	if err != nil || len(pids) == 0 {
+		return fmt.Errorf("the killed host had plugins %v: %w", pids, err)
 	}
 	for range 40 {
 		time.Sleep(50 * time.Millisecond)
@@ -242,77 +202,4 @@ func killHost(ctx context.Context, clade, model string) error {
 		}
 	}
 	return fmt.Errorf("plugins %v outlive their host by two seconds", pids)
-}
-
-// alive is false for a zombie, which only waits for init.
-func alive(pid int) bool {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	return err == nil && !strings.Contains(string(stat), ") Z ")
-}
-
-func children(pid int) ([]int, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, err
-	}
-	var out []int
-	for _, path := range stats {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue // it ended meanwhile
-		}
-		// pid (comm) state ppid: comm may hold spaces and parentheses
-		rest := string(data)[strings.LastIndexByte(string(data), ')')+1:]
-		fields := strings.Fields(rest)
-		if len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(pid) {
-			child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, child)
-		}
-	}
-	return out, nil
-}
-
-// usage is what a server holds.
-type usage struct {
-	descriptors, plugins int
-	megabytes            float64
-}
-
-// Growth beyond these is a leak: a round leaves at most noise.
-const (
-	descriptorSlack = 8
-	megabyteSlack   = 24
-)
-
-func (s *server) usage() (usage, error) {
-	pid := s.cmd.Process.Pid
-	fds, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "fd"))
-	if err != nil {
-		return usage{}, err
-	}
-	statm, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "statm"))
-	if err != nil {
-		return usage{}, err
-	}
-	var size, resident float64
-	if _, err := fmt.Sscan(string(statm), &size, &resident); err != nil {
-		return usage{}, err
-	}
-	plugins, err := children(pid)
-	return usage{len(fds), len(plugins), resident * float64(os.Getpagesize()) / 1e6}, err
-}
-
-func (u usage) grownFrom(before usage) error {
-	switch {
-	case u.plugins != before.plugins:
-		return fmt.Errorf("%d plugins run, %d ran", u.plugins, before.plugins)
-	case u.descriptors > before.descriptors+descriptorSlack:
-		return fmt.Errorf("%d descriptors are open, %d were", u.descriptors, before.descriptors)
-	case u.megabytes > before.megabytes+megabyteSlack:
-		return fmt.Errorf("%.1f MB are resident, %.1f were", u.megabytes, before.megabytes)
-	}
-	return nil
 }
