@@ -47,7 +47,7 @@ func (e *Engine) letIn(lead *row) {
 		return
 	}
 	if !lead.over && lead.cache != nil {
-		_ = e.do(func(s *mlx.Scope) error { e.remember(s, lead); return nil }) // one that fails is counted
+		_ = e.do(func(s *mlx.Scope) error { e.remember(s, lead, lead.known()); return nil }) // one that fails is counted
 	}
 	for _, r := range waiting {
 		err := errClosing()

@@ -224,7 +224,7 @@ func (e *Engine) fetch(ctx context.Context, ids []int32) {
 	}
 	ids = ids[:len(ids)-1]
 	held := 0
-	if !e.between(func(*mlx.Scope) error { held = e.memory.runs.Held(shared, ids); return nil }) {
+	if !e.between(func(*mlx.Scope) error { held = e.usable(ids); return nil }) {
 		return
 	}
 	for _, k := range t.Chain(*id, ids) {
@@ -239,6 +239,16 @@ func (e *Engine) fetch(ctx context.Context, ids []int32) {
 	}
 }
 
+// usable is how many of the first tokens a row could go on behind.
+func (e *Engine) usable(ids []int32) int {
+	pieces, n, release := e.memory.runs.Lookup(shared, ids)
+	defer release()
+	if kv.Forgets(e.layout.Caches) {
+		_, n = e.newCache().Usable(behind(pieces, 0))
+	}
+	return n
+}
+
 // takeIn puts a run of the tokens behind from into memory, and says whether all of ids is held now.
 func (e *Engine) takeIn(ids []int32, from int, body []byte) (ok bool) {
 	e.between(func(s *mlx.Scope) error {
@@ -251,13 +261,17 @@ func (e *Engine) takeIn(ids []int32, from int, body []byte) (ok bool) {
 			return fmt.Errorf("a kept run has %d tokens of %d", run.Tokens(), len(ids)-from)
 		}
 		taken := false
-		err = e.memory.runs.Insert(shared, ids, func(at, _ int) (prefix.Piece[*kv.Run], error) {
+		of := func(at, to int) (prefix.Piece[*kv.Run], error) {
 			if at < from || taken {
 				return prefix.Piece[*kv.Run]{}, fmt.Errorf("what is before token %d went meanwhile", from)
 			}
 			taken = true
-			return prefix.Piece[*kv.Run]{Payload: run, From: at - from, Tokens: len(ids) - at}, nil
-		})
+			return prefix.Piece[*kv.Run]{Payload: run, From: at - from, Tokens: to - at}, nil
+		}
+		err = e.memory.runs.Insert(shared, ids, of)
+		if err == nil && !taken && kv.Forgets(e.layout.Caches) { // its tokens are there, but not how the text ends with the last of them
+			err = e.memory.runs.Renew(shared, ids, of, func([]prefix.Piece[*kv.Run]) bool { return taken })
+		}
 		if !taken {
 			run.Close()
 		}

@@ -152,6 +152,9 @@ func (e *Engine) submit(r *row) error {
 			return
 		}
 		r.submitted = now
+		if e.memory.on && r.gen != nil && r.gen.remember && kv.Forgets(e.layout.Caches) {
+			r.captures, r.Cut = r.capturesOf(), r.cut
+		}
 		refused <- e.enter(r, now)
 	})
 	if !heard {

@@ -40,6 +40,7 @@ type Graph struct {
 	// Serves is nil for the generic entry.
 	Serves *cladev1.GraphKey
 	// Revision is raised with every change after which the graph may compute other values: what was kept of the old ones is not used.
+	// Of a graph without one, what is kept is of one version of the plugin.
 	Revision int
 	// Kernels names what the graph uses where a runtime has it.
 	Kernels []string

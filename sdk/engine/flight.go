@@ -98,22 +98,11 @@ func (e *Engine) compute(f *flight) error {
 		if r := f.rows[0]; r.score != nil {
 			return e.scoreChunk(s, r, f.segments[0])
 		}
-		if err := e.forward(s, f, nil); err != nil {
+		if err := e.computed(s, f); err != nil {
 			return err
 		}
-		if len(f.asked) == 0 {
-			if err := s.Eval(caches(f)...); err != nil {
-				return err
-			}
-			return e.pool(s, f)
-		}
-		if err := e.pool(s, f); err != nil {
-			return err
-		}
-		if err := e.pick(s, f); err != nil {
-			return err
-		}
-		return e.read(s, f)
+		e.capture(s, f)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -126,6 +115,26 @@ func (e *Engine) compute(f *flight) error {
 		e.prefilled(f.rows[i], g)
 	}
 	return nil
+}
+
+// computed runs a forward, and reads what it gives.
+func (e *Engine) computed(s *mlx.Scope, f *flight) error {
+	if err := e.forward(s, f, nil); err != nil {
+		return err
+	}
+	if len(f.asked) == 0 {
+		if err := s.Eval(caches(f)...); err != nil {
+			return err
+		}
+		return e.pool(s, f)
+	}
+	if err := e.pool(s, f); err != nil {
+		return err
+	}
+	if err := e.pick(s, f); err != nil {
+		return err
+	}
+	return e.read(s, f)
 }
 
 // prefilled tells a row that generates how far its prompt is.

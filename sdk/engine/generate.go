@@ -150,6 +150,7 @@ func (e *Engine) got(r *row, id int32, logprobs *cladev1.TokenLogprobs) {
 	}
 	g := r.gen
 	if slices.Contains(g.stops, id) {
+		r.stop, r.stopped = id, true
 		e.finishRow(r, cladev1.FinishReason_FINISH_REASON_STOP)
 		return
 	}

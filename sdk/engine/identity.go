@@ -50,7 +50,7 @@ func (b *Backend) identity(ctx context.Context, files *prefix.Disk, spec *cladev
 	info := b.runtime.Info()
 	id := prefix.Identity{
 		"engine", fmt.Sprint(Revision), "artifact", sum, "tokenizer", tokenizerDigest(path), "config", spec.ParsedConfigJson,
-		"graph", spec.Graph, d.graph.ID, fmt.Sprint(d.graph.Revision),
+		"graph", spec.Graph, d.graph.ID, b.revision(d.graph),
 		"runtime", info.MLX, info.MLXC, info.Variant, "device", d.device.Name, "dtype", d.dtype.String(), "kv and adapters", string(scheme),
 	}
 	if d.library == nil {
@@ -68,6 +68,14 @@ func (b *Backend) identity(ctx context.Context, files *prefix.Disk, spec *cladev
 		id = append(id, "own kernels", b.family.Name, b.family.Version)
 	}
 	return id, nil
+}
+
+// revision is the graph's, or, for one that states none, the plugin's version.
+func (b *Backend) revision(g Graph) string {
+	if g.Revision > 0 {
+		return fmt.Sprint(g.Revision)
+	}
+	return b.family.Name + " " + b.family.Version
 }
 
 // artifactSum is a digest of the model's files. It is kept beside the runs, as long as the system tells that the files are as they

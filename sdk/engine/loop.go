@@ -156,7 +156,7 @@ func (e *Engine) part() {
 // freeGarbage runs on the worker's thread. What rows that ended had computed is kept first.
 func (e *Engine) freeGarbage(s *mlx.Scope) {
 	for _, r := range e.leaving {
-		e.remember(s, r)
+		e.remember(s, r, r.known())
 		e.discard(r)
 	}
 	e.leaving = e.leaving[:0]

@@ -68,23 +68,86 @@ func (e *Engine) worthKeeping(r *row) bool {
 		return false
 	}
 	known := r.known()
-	return known > 0 && e.memory.runs.Held(shared, r.ids[:known]) < known
+	if r.cache.Forgets() && known == r.cache.Offset() {
+		return known > 0 // how the text ends there is not known of runs that go on
+	}
+	return known > 0 && e.memory.runs.Held(shared, r.past()[:known]) < known
+}
+
+// past is what the row's cache may hold: the ids, and the one that ended the text, which is often the next turn's too.
+func (r *row) past() []int32 {
+	if !r.stopped {
+		return r.ids
+	}
+	return append(slices.Clip(r.ids), r.stop)
 }
 
 // known is how many tokens are both in the row's cache and read: the cache may be one step ahead.
-func (r *row) known() int { return min(len(r.ids), r.cache.Offset()) }
+func (r *row) known() int { return min(len(r.past()), r.cache.Offset()) }
 
-// remember keeps what a row has computed.
-func (e *Engine) remember(s *mlx.Scope, r *row) {
-	ids := r.ids[:r.known()]
-	err := e.memory.runs.Insert(shared, ids, func(from, to int) (prefix.Piece[*kv.Run], error) {
+// remember keeps the first n tokens that a row has computed.
+func (e *Engine) remember(s *mlx.Scope, r *row, n int) {
+	ids := r.past()[:n]
+	copied := func(from, to int) (prefix.Piece[*kv.Run], error) {
 		run, err := r.cache.Copy(s, from, to)
 		return prefix.Piece[*kv.Run]{Payload: run, Tokens: to - from}, err
-	})
+	}
+	err := e.memory.runs.Insert(shared, ids, copied)
+	if err == nil && r.cache.Forgets() && r.cache.Offset() == n {
+		err = e.memory.runs.Renew(shared, ids, copied, func(pieces []prefix.Piece[*kv.Run]) bool {
+			_, usable := r.cache.Usable(behind(pieces, 0))
+			return usable == n
+		})
+	}
 	if err != nil {
 		e.totals.failures.Add(1)
 	}
 	if e.saver != nil {
-		e.saver.offer(savable{slices.Clone(ids), r.gen.borders})
+		e.saver.offer(savable{slices.Clone(ids), append(slices.Clone(r.captures), r.gen.borders...)})
+	}
+}
+
+const (
+	// captureEvery is how many tokens of a prompt lie between two places at which a cache that forgets is captured, at most.
+	captureEvery = 2048
+	// captureBefore is how far before a prompt's end it is captured where no border is as near: the same prompt may come again, with
+	// another end.
+	captureBefore = 4
+)
+
+// capturesOf are the positions at which a forward ends and the row's cache is captured, because it could not be gone on with from a
+// copy that is made later: a window's or a state's. The last messages' ends are worth most, then the first's.
+func (r *row) capturesOf() []int {
+	ids := len(r.ids)
+	out := []int{ids - captureBefore}
+	for at := captureEvery; at < ids; at += captureEvery {
+		out = append(out, at)
+	}
+	if b := r.gen.borders; len(b) > 0 {
+		out = append(out, b[0], b[len(b)-1], b[max(0, len(b)-2)])
+		if ids-b[len(b)-1] < captureEvery/16 {
+			out = out[1:] // the last border is near enough
+		}
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	return slices.DeleteFunc(out, func(at int) bool { return at <= 0 || at >= ids })
+}
+
+// cut says how many of n tokens behind the first ones a forward of the row may take: it ends where the cache is captured.
+func (r *row) cut(first, n int) int {
+	if at, _ := slices.BinarySearch(r.captures, first+1); at < len(r.captures) {
+		return min(n, r.captures[at]-first)
+	}
+	return n
+}
+
+// capture keeps what rows have computed up to a place where their caches have to be.
+func (e *Engine) capture(s *mlx.Scope, f *flight) {
+	for i, g := range f.segments {
+		r := f.rows[i]
+		if _, found := slices.BinarySearch(r.captures, g.First+g.Tokens); found && !r.over && r.cache.Offset() == g.First+g.Tokens {
+			e.remember(s, r, g.First+g.Tokens)
+		}
 	}
 }

@@ -30,6 +30,10 @@ type row struct {
 
 	followers []*row // choices of the same prompt that wait until it is computed
 
+	captures []int // see capturesOf
+	stop     int32 // the id that ended the text, which is not one of ids, if stopped
+	stopped  bool
+
 	parted             bool // the request's goroutine knows that it ended
 	over               bool // it ended: what is still in flight for it means nothing
 	failed             bool // a forward with it failed

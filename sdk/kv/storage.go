@@ -38,6 +38,19 @@ type attended interface {
 	giveBack(s *mlx.Scope, after []mlx.CachePair)
 }
 
+// Forgets reports whether a sequence can be gone on with only from where a run was copied as it ended there, or soon after.
+func (c *Cache) Forgets() bool { return Forgets(c.specs) }
+
+// Forgets is a Cache's of such layers.
+func Forgets(specs []Spec) bool {
+	for _, p := range specs {
+		if _, keys := p.storage(true).(attended); !keys || p.slots() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // part is what a run holds of one layer.
 type part struct {
 	form   uint8 // the storage's own: how the arrays are to be read

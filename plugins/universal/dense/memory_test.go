@@ -196,3 +196,45 @@ func TestADiskThatCannotBeWrittenIsCounted(t *testing.T) {
 	until(t, e, func(s *cladev1.StatsResponse) bool { return s.PrefixDiskFailures > 0 })
 	require.Equal(t, want.ids, generate(t, e, prompt, start).ids)
 }
+
+// A cache with windows cannot be gone on with from anywhere: it is captured at message borders, near the prompt's end and where the
+// answer ended, and what is used of it begins there, in memory and from disk.
+func TestACacheThatForgetsIsGoneOnWithFromWhereItWasCaptured(t *testing.T) {
+	dir, id := filepath.Join(t.TempDir(), "prefix"), prefix.Identity{"tiny"}
+	start := func(borders ...uint32) *cladev1.GenerateStart {
+		return &cladev1.GenerateStart{MaxTokens: ptr(uint32(20)), Sampling: &cladev1.Sampling{IgnoreEos: ptr(true)}, RestorePoints: borders}
+	}
+	const window = "llama-sliding" // 8 tokens, of which far fewer than the context are kept
+	chat := tiny.Prompt(2000, 256)
+	cold := openConfig(t, tinyPaths[window], engine.Config{Context: 4096, PrefillChunk: 256})
+	config := func() engine.Config {
+		c := onDisk(t, dir, id)
+		c.Context = 4096
+		return c
+	}
+	other := append(slices.Clone(chat[:700]), tiny.Prompt(900, 251)...)
+	wantOther := generate(t, cold, other, start()).ids
+	want := generate(t, cold, chat, start())
+	next := append(append(slices.Clone(chat), want.ids...), tiny.Prompt(40, 256)...)
+	wantNext := generate(t, cold, next, start()).ids
+
+	e := openConfig(t, tinyPaths[window], config())
+	require.Equal(t, want.ids, firstAnswer(t, e, chat, start(700, 1990)).ids)
+	got := generate(t, e, next, start(700, 1990, 2020))
+	require.Equal(t, wantNext, got.ids)
+	require.EqualValues(t, 2019, got.finish.Usage.CachedTokens, "the whole last turn but for the token that nobody computed yet")
+	got = generate(t, e, other, start(700))
+	require.Equal(t, wantOther, got.ids)
+	require.EqualValues(t, 700, got.finish.Usage.CachedTokens, "the border where both part")
+	require.GreaterOrEqual(t, int(generate(t, e, chat, start(700, 1990)).finish.Usage.CachedTokens), 1990, "the same prompt again")
+	require.NoError(t, e.Close())
+
+	e = openConfig(t, tinyPaths[window], config())
+	got = firstAnswer(t, e, other, start(700))
+	require.Equal(t, wantOther, got.ids)
+	require.Greater(t, int(got.finish.Usage.CachedTokens), 700, "from disk")
+	got = generate(t, e, next, start(700, 1990, 2020))
+	require.Equal(t, wantNext, got.ids)
+	require.Greater(t, int(got.finish.Usage.CachedTokens), 1989)
+	require.Zero(t, e.Stats().FailedEvaluations)
+}

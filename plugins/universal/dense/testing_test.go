@@ -119,7 +119,10 @@ func openWrapped(t *testing.T, path string, target weights.Target, config engine
 	if d, ok := config.Speculation.Drafter.(checkpointDraft); ok {
 		config.Speculation.Drafter = engine.NewTwoModel(load(t, worker, d.path, target), target.Kernels != nil, config.PrefillChunk)
 	}
-	config.Context, config.EOS, config.Provenance = 512, model.config.EOS, &cladev1.Provenance{}
+	if config.Context == 0 {
+		config.Context = 512
+	}
+	config.EOS, config.Provenance = model.config.EOS, &cladev1.Provenance{}
 	config.Kernels, config.Sampler, config.MaxThreads = target.Kernels, target.Kernels, 2
 	e := engine.New(r, worker, wrap(model), config)
 	t.Cleanup(func() {

@@ -150,6 +150,59 @@ func (c *Cache[P]) Insert(namespace string, tokens []int32, make Maker[P]) error
 	return nil
 }
 
+// Renew replaces payloads of tokens, all of which are held, from the last run on, until enough says of the pieces that no more have to
+// be: a payload may lack what only one made as the text ended there has. The last run is divided where the tokens end.
+func (c *Cache[P]) Renew(namespace string, tokens []int32, make Maker[P], enough func([]Piece[P]) bool) error {
+	c.clock++
+	path := c.path(namespace, tokens)
+	if path == nil {
+		return nil
+	}
+	end := len(tokens)
+	for i := len(path) - 1; i >= 0 && !enough(piecesOf(path)); i-- {
+		at := path[i]
+		piece, err := make(end-at.piece.Tokens, end)
+		if err != nil {
+			return fmt.Errorf("renew the tokens before %d: %w", end, err)
+		}
+		if piece.Tokens != at.piece.Tokens || !c.room(piece.Payload.Bytes(), path[len(path)-1]) {
+			piece.Payload.Close()
+			return nil
+		}
+		c.used += piece.Payload.Bytes()
+		end -= piece.Tokens
+		before := at.shared
+		at.piece, at.shared = piece, &shared[P]{payload: piece.Payload, needed: 1}
+		c.drop(before)
+	}
+	return nil
+}
+
+// path is the runs of tokens, the last one divided where they end; nil if not all are held.
+func (c *Cache[P]) path(namespace string, tokens []int32) []*node[P] {
+	var out []*node[P]
+	last := 0
+	n := c.follow(namespace, tokens, func(at *node[P], same int) {
+		at.used, last = c.clock, same
+		out = append(out, at)
+	})
+	if n < len(tokens) || n == 0 {
+		return nil
+	}
+	if end := &out[len(out)-1]; last < len((*end).tokens) {
+		*end = (*end).divide(last)
+	}
+	return out
+}
+
+func piecesOf[P Payload](path []*node[P]) []Piece[P] {
+	out := make([]Piece[P], len(path))
+	for i, n := range path {
+		out[i] = n.piece
+	}
+	return out
+}
+
 // add puts a new run behind at.
 func (c *Cache[P]) add(at *node[P], tokens []int32, piece Piece[P]) *node[P] {
 	child := &node[P]{

@@ -108,6 +108,38 @@ func TestAPieceOfAPayloadIsKept(t *testing.T) {
 	require.Equal(t, l.made, l.closed)
 }
 
+// A text that ends within a run, or whose runs lack what is wanted of them, gets payloads of its own from its end on.
+func TestRunsAreRenewedFromTheEndOfATextOn(t *testing.T) {
+	var l library
+	c := New[*text](1 << 30)
+	long := count(700)
+	require.NoError(t, c.Insert("", long, l.of(long)))
+	var asked [][2]int
+	renew := func(tokens []int32, enough int) {
+		asked = nil
+		require.NoError(t, c.Renew("", tokens, func(from, to int) (Piece[*text], error) {
+			asked = append(asked, [2]int{from, to})
+			return l.of(tokens)(from, to)
+		}, func(pieces []Piece[*text]) bool { return len(asked) >= enough }))
+	}
+	renew(long[:300], 1)
+	require.Equal(t, [][2]int{{256, 300}}, asked, "the run is divided there")
+	renew(long[:512], 9)
+	require.Equal(t, [][2]int{{300, 512}, {256, 300}, {0, 256}}, asked)
+	renew(long, 0)
+	require.Empty(t, asked)
+	renew(append(count(650), 1), 9)
+	require.Empty(t, asked, "not all of it is held")
+	pieces, n, release := c.Lookup("", long)
+	require.Equal(t, 700, n)
+	require.Equal(t, long, read(pieces))
+	release()
+	c.Clear()
+	require.Equal(t, l.made, l.closed)
+	require.Zero(t, c.Stats().Bytes)
+	require.False(t, l.bad)
+}
+
 func TestTheRunUsedLongestAgoGoesFirst(t *testing.T) {
 	var l library
 	c := New[*text](10 * 2 * Run)

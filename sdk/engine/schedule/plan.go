@@ -124,10 +124,12 @@ func (s *Scheduler) take(p *Plan, r *Row, most int) bool {
 	if left == 1 && s.blocksFor(r.cached+1+r.Drafts)-r.blocks <= s.free { // nobody is put back for a guess
 		drafts = min(r.Drafts, r.Limit-r.Tokens-1)
 	}
-	if s.config.Cut != nil {
-		most := s.config.Cut(r.cached, n+drafts)
-		n = min(n, most)
-		drafts = min(drafts, most-n)
+	for _, cut := range []func(first, n int) int{s.config.Cut, r.Cut} {
+		if cut != nil {
+			most := max(1, cut(r.cached, n+drafts))
+			n = min(n, most)
+			drafts = min(drafts, most-n)
+		}
 	}
 	preempt := func(victim *Row) {
 		p.Segments = slices.DeleteFunc(p.Segments, func(g Segment) bool { return g.Row == victim })

@@ -16,6 +16,8 @@ type Row struct {
 	Reads bool
 	// Most bounds the tokens of one forward of the row; 0 does not.
 	Most int
+	// Cut says how many of n tokens behind the first ones a forward of the row may take, one at least; nil: all of them.
+	Cut func(first, n int) int
 	// Drafts is how many tokens are proposed behind the row's last one, to be checked in its next forward. Next leaves them out where
 	// there is no room.
 	Drafts int
