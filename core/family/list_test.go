@@ -204,7 +204,7 @@ func TestDraftsAreNeverServed(t *testing.T) {
 
 func TestUnsupportedTextNamesTypeRemapAndWhatIsSupported(t *testing.T) {
 	l, _ := firstParty(t)
-	const supported = "; families: gemma4*, diffusion_gemma, glm_moe_dsa, qwen3_5, qwen3, qwen3_moe, whisper, MiniCPM5; generic: gemma, gemma2, llama, qwen2, qwen3, smollm3"
+	const supported = "; families: gemma4*, diffusion_gemma, glm_moe_dsa, qwen3_5, qwen3, qwen3_moe, whisper, MiniCPM5; generic: cohere, cohere2, exaone4, gemma, gemma2, gemma3, gemma3_text, glm4, granite, internlm2, internlm3, llama, minicpm, minicpm3, ministral3, olmo2, olmo3, phi3, qwen2, qwen3, smollm3, stablelm, starcoder2"
 	for text, want := range map[string]string{
 		`{"model_type":"mamba"}`:        "mamba: no family takes this model_type" + supported,
 		`{"model_type":"falcon_mamba"}`: "falcon_mamba: no family takes this model_type (read as mamba)" + supported,

@@ -76,7 +76,7 @@ func TestRefusalsBeforeAPluginStarts(t *testing.T) {
 		exit    int
 		parts   []string
 	}{
-		"no family":                   {"gpt2", Choices{}, contract.UnsupportedModel, 3, []string{"gpt2: no family takes this model_type; families: gemma4*, diffusion_gemma", "generic: gemma, gemma2, llama"}},
+		"no family":                   {"gpt2", Choices{}, contract.UnsupportedModel, 3, []string{"gpt2: no family takes this model_type; families: gemma4*, diffusion_gemma", "generic: cohere, cohere2, exaone4"}},
 		"remapped to nothing":         {"kimi-k2", Choices{}, contract.UnsupportedModel, 3, []string{"kimi_k2: no family takes this model_type (read as deepseek_v3)"}},
 		"near miss":                   {"whisper-small-hf", Choices{}, contract.UnsupportedModel, 3, []string{"whisper wants n_audio_ctx to be of type number, this has none"}},
 		"experts":                     {"qwen3_5-with-experts", Choices{}, contract.UnsupportedModel, 3, []string{"qwen3.5 wants num_experts 0, this has 256"}},

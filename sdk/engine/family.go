@@ -81,8 +81,8 @@ type Blueprint struct {
 	Notes []string
 	// Unfused names the parts of the graph that MLX's operations compute where kernels compute the rest.
 	Unfused []string
-	// Uncertain says why tokens depend on how the prompt is cut even on the kernels; empty where they do not.
-	Uncertain string
+	// Uncertain says why tokens of a context depend on how the prompt is cut even on the kernels; empty where they do not. Nil: never.
+	Uncertain func(context int) string
 	// Build makes the graph over loaded weights, which it takes over, on the worker's thread.
 	Build func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) Model
 }

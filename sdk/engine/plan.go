@@ -162,11 +162,15 @@ func (d *draft) kvTokens() int {
 // checkDeterministic refuses what has no proof. The kernels have one for every dtype; stock attention adds a query's keys up in an
 // order that depends on how many of them there are in the call.
 func (d *draft) checkDeterministic() error {
+	why := ""
+	if d.Uncertain != nil {
+		why = d.Uncertain(d.context)
+	}
 	switch {
-	case !d.deterministic || d.library != nil && d.Uncertain == "":
+	case !d.deterministic || d.library != nil && why == "":
 		return nil
 	case d.library != nil:
-		return unhonoured("deterministic", "%s: what a token gets depends on how the prompt is cut", d.Uncertain).WithNext("use deterministic=false")
+		return unhonoured("deterministic", "%s: what a token gets depends on how the prompt is cut", why).WithNext("use deterministic=false")
 	}
 	return unhonoured("deterministic", "stock operations on %s: what they give a token depends on how the prompt is cut", d.device.Name).
 		WithNext("use kernels=auto on a CPU, or deterministic=false")

@@ -101,7 +101,8 @@ func (p *Pass) Attend(s *mlx.Scope, i int, qkv *mlx.Array, a Attention) *mlx.Arr
 	if want := []int{1, p.tokens, (a.Heads + 2*spec.Heads) * spec.HeadDim}; s.Err() == nil && !slices.Equal(qkv.Shape(), want) {
 		_ = s.Fail(fmt.Errorf("attend: layer %d got projections %v, not %v", i, qkv.Shape(), want))
 	}
-	if c := p.segments[0].Cache; a.packs(c) && (len(p.segments) == 1 || mlx.AttendsCaches() || mlx.AttendsRows(len(p.segments))) {
+	together := len(p.segments) == 1 || !p.grows(a.Rope) && (mlx.AttendsCaches() || mlx.AttendsRows(len(p.segments)))
+	if a.packs(p.segments[0].Cache) && together {
 		return attendKernel(s, spec, p.segments, i, qkv, a)
 	}
 	parts, first := make([]*mlx.Array, len(p.segments)), 0
@@ -117,6 +118,11 @@ func (p *Pass) Attend(s *mlx.Scope, i int, qkv *mlx.Array, a Attention) *mlx.Arr
 		return parts[0]
 	}
 	return s.Concat(1, parts...)
+}
+
+// grows reports whether segments rotate by bases of their own.
+func (p *Pass) grows(r *nn.Rope) bool {
+	return r != nil && slices.ContainsFunc(p.segments, func(g Segment) bool { return r.Grows(g.Cache.offset + g.Tokens) })
 }
 
 // attend is Attend for one segment, whose projections qkv are, by stock operations.
@@ -181,7 +187,7 @@ func attendKernel(s *mlx.Scope, spec Spec, segments []Segment, i int, qkv *mlx.A
 	if s.Err() != nil {
 		return qkv
 	}
-	args := a.packed(spec)
+	args := a.packed(s, spec, sequences[0].Offset+sequences[0].Tokens)
 	if plain && len(segments) == 1 {
 		args.Offset = sequences[0].Offset
 		pair := sequences[0].Pairs[0]
@@ -217,14 +223,14 @@ func attendRows(s *mlx.Scope, layers []attended, sequences []mlx.CacheSequence, 
 	return out
 }
 
-// packed is the kernel's description of the attention.
-func (a Attention) packed(spec Spec) mlx.PackedAttention {
+// packed is the kernel's description of the attention in a forward that ends its sequences at end, which only bases that grow see.
+func (a Attention) packed(s *mlx.Scope, spec Spec, end int) mlx.PackedAttention {
 	args := mlx.PackedAttention{
 		Heads: a.Heads, KVHeads: spec.Heads, HeadDim: spec.HeadDim, RopeScale: 1, RopeMScale: 1, Scale: a.Scale, Window: spec.Window,
 		QNorm: a.QNorm.Weight, KNorm: a.KNorm.Weight, NormEps: a.QNorm.Eps,
 	}
 	if a.Rope != nil {
-		a.Rope.Kernel(&args)
+		a.Rope.Kernel(s, end, &args)
 	}
 	return args
 }

@@ -36,12 +36,14 @@ const (
 	RopeLlama3   RopeKind = "llama3"
 	RopeYarn     RopeKind = "yarn"
 	RopeLongrope RopeKind = "longrope"
+	RopeDynamic  RopeKind = "dynamic"
 )
 
 // ropeAliases are other spellings (mlx-lm 0.32.2, models/rope_utils.py); mrope is plain for text.
 var ropeAliases = map[string]RopeKind{
 	"": RopeDefault, "default": RopeDefault, "mrope": RopeDefault, "linear": RopeLinear, "llama3": RopeLlama3,
 	"yarn": RopeYarn, "deepseek_yarn": RopeYarn, "telechat3-yarn": RopeYarn, "longrope": RopeLongrope, "su": RopeLongrope,
+	"dynamic": RopeDynamic,
 }
 
 // ParseRopeKind reads rope_scaling's type; false for a kind that this package does not compute.
@@ -73,7 +75,7 @@ func (c RopeConfig) Defaults() RopeConfig {
 
 // Check names what is missing or impossible.
 func (c RopeConfig) Check() error {
-	scaled := c.Kind == RopeLinear || c.Kind == RopeLlama3 || c.Kind == RopeYarn
+	scaled := c.Kind == RopeLinear || c.Kind == RopeLlama3 || c.Kind == RopeYarn || c.Kind == RopeDynamic
 	switch {
 	case c.Dims <= 0 || c.Dims%2 != 0:
 		return fmt.Errorf("%d rotary channels are not pairs", c.Dims)
@@ -85,8 +87,10 @@ func (c RopeConfig) Check() error {
 		return fmt.Errorf("rope_scaling.original_max_position_embeddings %d is not above 1", c.OriginalPositions)
 	case c.Kind == RopeLongrope && len(c.LongFactor) != c.Dims/2:
 		return fmt.Errorf("rope_scaling.long_factor has %d values for %d pairs of channels", len(c.LongFactor), c.Dims/2)
-	case c.Kind == RopeLongrope && c.MaxPositions <= 0:
-		return fmt.Errorf("longrope needs max_position_embeddings")
+	case (c.Kind == RopeLongrope || c.Kind == RopeDynamic) && c.MaxPositions <= 0:
+		return fmt.Errorf("%s needs max_position_embeddings", c.Kind)
+	case c.Kind == RopeDynamic && (c.Dims < 4 || c.Factor < 1):
+		return fmt.Errorf("a dynamic base needs four rotary channels and a factor of 1 at least, not %d and %g", c.Dims, c.Factor)
 	case c.Kind == RopeLlama3 && c.HighFreq == c.LowFreq:
 		return fmt.Errorf("rope_scaling.low_freq_factor and high_freq_factor are both %g", c.LowFreq)
 	}
@@ -96,8 +100,9 @@ func (c RopeConfig) Check() error {
 // Rope rotates queries and keys by their positions.
 type Rope struct {
 	args    mlx.RoPE
-	mscale  float64    // multiplies the rotating channels first; 1 for most kinds
-	invFreq *mlx.Array // [dims/2] float32, for the kernels
+	mscale  float64     // multiplies the rotating channels first; 1 for most kinds
+	invFreq *mlx.Array  // [dims/2] float32, for the kernels
+	dynamic *RopeConfig // whose base grows with the sequence; nil for all other kinds
 }
 
 // NewRope computes the frequencies in MLX float32 operations, in mlx-lm's order, so that they have its bits. The Rope keeps
@@ -118,7 +123,23 @@ func NewRope(s *mlx.Scope, c RopeConfig) *Rope {
 			r.mscale = math.Sqrt(1 + math.Log(ratio)/math.Log(float64(c.OriginalPositions)))
 		}
 	}
+	if c.Kind == RopeDynamic {
+		r.dynamic = &c
+	}
 	return r.keep(s)
+}
+
+// Grows reports whether a sequence of end tokens rotates by another base than a shorter one.
+func (r *Rope) Grows(end int) bool { return r.dynamic != nil && end > r.dynamic.MaxPositions }
+
+// base is that of a forward whose last token ends the sequence at end.
+func (r *Rope) base(end int) float32 {
+	if !r.Grows(end) {
+		return r.args.Base
+	}
+	c := r.dynamic
+	grown := c.Factor*float64(end)/float64(c.MaxPositions) - (c.Factor - 1)
+	return float32(c.Base * math.Pow(grown, float64(c.Dims)/float64(c.Dims-2)))
 }
 
 // keep evaluates the frequencies and their inverses, as fast.rope would take them, and moves them out of the scope. A failure
@@ -129,19 +150,27 @@ func (r *Rope) keep(s *mlx.Scope) *Rope {
 		_ = s.Eval(r.args.Freqs)
 		s.Keep(r.args.Freqs)
 	} else {
-		half := float64(r.args.Dims / 2)
-		steps := s.Arange(0, -half, -1, mlx.Float32)
-		r.invFreq = s.Exp(s.MulScalar(steps, float64(float32(math.Log(float64(r.args.Base))))/half))
+		r.invFreq = inverse(s, r.args.Dims, r.args.Base)
 	}
 	_ = s.Eval(r.invFreq)
 	s.Keep(r.invFreq)
 	return r
 }
 
-// Kernel sets what the attention kernel reads of the rotation.
-func (r *Rope) Kernel(a *mlx.PackedAttention) {
+// inverse is the frequencies of a base, as fast.rope computes them.
+func inverse(s *mlx.Scope, dims int, base float32) *mlx.Array {
+	half := float64(dims / 2)
+	steps := s.Arange(0, -half, -1, mlx.Float32)
+	return s.Exp(s.MulScalar(steps, float64(float32(math.Log(float64(base))))/half))
+}
+
+// Kernel sets what the attention kernel reads of the rotation in a forward that ends its sequence at end.
+func (r *Rope) Kernel(s *mlx.Scope, end int, a *mlx.PackedAttention) {
 	a.RopeDims, a.RopeTraditional, a.InvFreq = r.args.Dims, r.args.Traditional, r.invFreq
 	a.RopeScale, a.RopeMScale = r.args.Scale, float32(r.mscale)
+	if r.Grows(end) {
+		a.InvFreq = inverse(s, r.args.Dims, r.base(end))
+	}
 }
 
 // NewRopeFactors is the rope of a file that stores a divisor for each frequency (GGUF's rope_freqs.weight, [dims/2]).
@@ -161,7 +190,11 @@ func (r *Rope) Forward(s *mlx.Scope, x *mlx.Array, offset int) *mlx.Array {
 	if r.mscale != 1 {
 		x = r.scaled(s, x)
 	}
-	return s.RoPE(x, r.args, offset)
+	args := r.args
+	if r.dynamic != nil && x.NDim() == 4 {
+		args.Base = r.base(offset + x.Dim(2))
+	}
+	return s.RoPE(x, args, offset)
 }
 
 func (r *Rope) scaled(s *mlx.Scope, x *mlx.Array) *mlx.Array {

@@ -81,7 +81,7 @@ func TestRopeIsItsEquation(t *testing.T) {
 			}
 			// What the attention kernel reads says the same.
 			var a mlx.PackedAttention
-			r.Kernel(&a)
+			r.Kernel(s, 1, &a)
 			require.Equal(t, dims, a.RopeDims)
 			for i, v := range values(t, s, a.InvFreq) {
 				require.InEpsilon(t, tt.inverse(i), float64(v)*float64(a.RopeScale), 1e-5, "%s frequency %d", tt.name, i)

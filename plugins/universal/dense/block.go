@@ -9,7 +9,7 @@ import (
 
 // Block is one layer: attention and the MLP, each between its norms, added to their input.
 type Block struct {
-	Attn Attention
+	Attn Attender
 	MLP  MLP
 	// In front of attention, on its output, in front of the MLP, on its output; nil is none.
 	AttnNorm, AttnOutNorm, MLPNorm, MLPOutNorm nn.Norm
@@ -17,6 +17,14 @@ type Block struct {
 	parallel Parallel
 	residual float64 // multiplier of what is added
 	clip     bool
+}
+
+// Attender is attention in front of its output projection.
+type Attender interface {
+	// Forward maps h [1, T, H] to the attention of norm(h).
+	Forward(s *mlx.Scope, norm nn.Norm, h *mlx.Array, pass *kv.Pass) *mlx.Array
+	// Out is the output projection.
+	Out() nn.Linear
 }
 
 // builder makes layers over loaded tensors.
@@ -33,8 +41,12 @@ type builder struct {
 func (b builder) block(i int) Block {
 	b.layer = layerName(i)
 	c := b.c
+	var attn Attender = b.attention(i)
+	if c.Latent {
+		attn = b.latentAttention(i)
+	}
 	return Block{
-		Attn: b.attention(i), MLP: b.mlp(),
+		Attn: attn, MLP: b.mlp(),
 		AttnNorm: b.norm(b.layer, c.Norms.Attn), AttnOutNorm: b.norm(b.layer, c.Norms.AttnOut),
 		MLPNorm: b.norm(b.layer, c.Norms.MLP), MLPOutNorm: b.norm(b.layer, c.Norms.MLPOut),
 		parallel: c.Parallel, residual: c.ResidualScale, clip: c.ClipFP16,
@@ -60,10 +72,14 @@ func (b builder) gain(weight *mlx.Array) *mlx.Array {
 	if b.c.Norm != rmsPlusOne {
 		return weight
 	}
-	gain := b.s.AddScalar(weight, 1)
-	_ = b.s.Eval(gain) // a failure stays in the scope
-	*b.owned = append(*b.owned, b.s.Keep(gain))
-	return gain
+	return b.once(b.s.AddScalar(weight, 1))
+}
+
+// once evaluates what the graph needs in every forward, and keeps it.
+func (b builder) once(a *mlx.Array) *mlx.Array {
+	_ = b.s.Eval(a) // a failure stays in the scope
+	*b.owned = append(*b.owned, b.s.Keep(a))
+	return a
 }
 
 // Forward maps [1, T, H] to [1, T, H].
@@ -71,7 +87,7 @@ func (b Block) Forward(s *mlx.Scope, h *mlx.Array, pass *kv.Pass) *mlx.Array {
 	if b.parallel.If == always {
 		return b.together(s, h, pass)
 	}
-	h = b.join(s, h, b.Attn.OProj, b.Attn.Forward(s, b.AttnNorm, h, pass), b.AttnOutNorm)
+	h = b.join(s, h, b.Attn.Out(), b.Attn.Forward(s, b.AttnNorm, h, pass), b.AttnOutNorm)
 	return b.join(s, h, b.MLP.DownProj, b.MLP.Forward(s, b.MLPNorm, h), b.MLPOutNorm)
 }
 
@@ -80,9 +96,9 @@ func (b Block) together(s *mlx.Scope, h *mlx.Array, pass *kv.Pass) *mlx.Array {
 	x := b.AttnNorm.Forward(s, h)
 	attended, gated := b.Attn.Forward(s, nil, x, pass), b.MLP.Forward(s, nil, x)
 	if b.parallel.First {
-		return s.Add(b.MLP.DownProj.AddTo(s, b.Attn.OProj.Forward(s, attended), gated), h)
+		return s.Add(b.MLP.DownProj.AddTo(s, b.Attn.Out().Forward(s, attended), gated), h)
 	}
-	return b.MLP.DownProj.AddTo(s, b.Attn.OProj.AddTo(s, h, attended), gated)
+	return b.MLP.DownProj.AddTo(s, b.Attn.Out().AddTo(s, h, attended), gated)
 }
 
 // join is h + residual * norm(out(x)).

@@ -14,7 +14,8 @@ import (
 // Config is a row with the numbers of one model: the canonical config of the family's record, whose dialect has filled every
 // default.
 type Config struct {
-	Row                                     // its switches are settled: always or never
+	kind                                    string // of the table
+	Row                                            // its switches are settled: always or never
 	HiddenSize, IntermediateSize, VocabSize int
 	Layers, Heads, KVHeads, HeadDim         int
 	Eps                                     float32
@@ -25,6 +26,8 @@ type Config struct {
 	HeadDivisor, LogitScale        float64 // of hidden states in front of the head; of logits
 	LogitDivisor                   float64
 	AttentionSoftcap, FinalSoftcap float64 // 0 for none
+	Latents                        Latents // of MLA
+	QueryGrowth                    float64 // beta of ministral3
 	Rope                           nn.RopeConfig
 	LocalRope                      *nn.RopeConfig // of sliding layers, where they have their own
 	Rotates                        []bool         // by layer
@@ -48,9 +51,12 @@ func ReadConfig(parsed artifact.Config, format artifact.Format) (Config, error) 
 		return Config{}, contract.Errorf(contract.UnsupportedModel, parsed.Name()+": model_type", "%q is no row of the graph's table", kind)
 	}
 	c := Config{
-		Row: row, HiddenSize: f.Size("hidden_size"), IntermediateSize: f.Size("intermediate_size"), VocabSize: f.Size("vocab_size"),
+		kind: kind, Row: row, HiddenSize: f.Size("hidden_size"), IntermediateSize: f.Size("intermediate_size"), VocabSize: f.Size("vocab_size"),
 		Layers: f.Size("num_hidden_layers"), Heads: f.Size("num_attention_heads"), KVHeads: f.Size("num_key_value_heads"),
 		HeadDim: f.Size("head_dim"), MaxPositions: f.Int("max_position_embeddings"), EOS: f.Ints("eos_token_ids"),
+	}
+	if row.Latent {
+		r.latent(&c)
 	}
 	c.Windows = r.windows(c.Layers)
 	if f.Err() == nil && c.Heads%c.KVHeads != 0 {
@@ -96,15 +102,15 @@ func (r reader) switches(c *Config) {
 	for _, s := range []*Switch{&c.NormBias, &c.QKVBias, &c.OBias, &c.MLPBias, &c.Parallel.If} {
 		r.settle(s)
 	}
+	if c.Parallel.If == always {
+		c.Norms.MLP = ""
+	}
 	if c.QKNormIf != "" {
 		if r.settle(&c.QKNormIf); c.QKNormIf == "" {
 			c.QKNorm = noQKNorm
 		}
 	}
-	eps := "rms_norm_eps"
-	if c.Norm == layerNorm {
-		eps = "layer_norm_eps"
-	}
+	const eps = "rms_norm_eps" // of layer norms too: the dialects move it there
 	if c.Eps = float32(r.Float(eps)); !(c.Eps > 0) {
 		r.Corrupt(eps, "must be positive")
 	}
@@ -155,12 +161,23 @@ func (r reader) numbers(c *Config) {
 	case plain:
 	}
 	c.ResidualScale = r.number(c.Residual, 1)
-	if c.Depth != "" {
+	switch {
+	case c.Depth != "" && r.gguf: // the converter has divided
+		c.ResidualScale = r.number("residual_multiplier", 1)
+	case c.Depth != "":
 		c.ResidualScale = r.number(c.Depth, 1) / math.Sqrt(float64(c.Layers))
 	}
 	c.LogitDivisor, c.LogitScale, c.HeadDivisor = r.number(c.DivideBy, 1), r.number(c.TimesBy, 1), 1
-	if c.WidthBase != "" {
+	switch {
+	case c.WidthBase != "" && r.gguf:
+		c.HeadDivisor = r.number("logits_scaling", 1)
+	case c.WidthBase != "":
 		c.HeadDivisor = float64(c.HiddenSize) / r.number(c.WidthBase, 1)
+	}
+	if c.QueryBeta != "" {
+		if c.QueryGrowth = r.Float(string(c.QueryBeta)); c.QueryGrowth < 0 || c.QueryGrowth > 1e3 || math.IsNaN(c.QueryGrowth) {
+			r.Corrupt(string(c.QueryBeta), "%g is no growth of queries", c.QueryGrowth)
+		}
 	}
 	c.AttentionSoftcap, c.FinalSoftcap = r.number(c.AttnCap, 0), r.number(c.FinalCap, 0)
 	c.AttentionScale = r.scale(c)
@@ -169,6 +186,8 @@ func (r reader) numbers(c *Config) {
 // scale is attention's.
 func (r reader) scale(c *Config) float32 {
 	switch {
+	case c.Latent:
+		return float32(math.Pow(float64(c.Latents.Plain+c.Latents.Rotated), -0.5))
 	case c.ScaleBy != "":
 		return float32(r.number(c.ScaleBy, 1))
 	case c.ScaleOf == "":

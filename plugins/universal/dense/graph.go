@@ -1,10 +1,13 @@
 package dense
 
 import (
+	"fmt"
+
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/kernels"
 	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/nn"
 	"github.com/clademl/clade/sdk/weights"
 )
 
@@ -27,7 +30,7 @@ func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error
 	}
 	return engine.Blueprint{
 		Layout:  engine.Layout{Vocab: c.VocabSize, Caches: c.Caches()},
-		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes, Notes: c.Notes, Unfused: c.unfused(), Uncertain: c.uncertain(),
+		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes, Notes: c.Notes, Unfused: c.unfused(), Uncertain: c.uncertain,
 		Build: func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model { return New(s, c, w, dtype) },
 	}, nil
 }
@@ -43,6 +46,8 @@ func (c Config) unfused() []string {
 	say(c.Norm == layerNorm, "layer norms")
 	say(c.Norms.AttnOut != "", "norms of outputs")
 	say(c.QKNorm != noQKNorm && c.QKNorm != perHead, "norms of queries and keys")
+	say(c.Latent, "latents")
+	say(c.QueryGrowth != 0, "queries that grow")
 	say(c.Act == gelu || c.Ungated, "the activation")
 	say(c.AttentionSoftcap != 0, "attention with a softcap")
 	say(c.EmbedScale != 1 || c.ResidualScale != 1 || c.LogitScale != 1 || c.LogitDivisor != 1 || c.HeadDivisor != 1, "multipliers")
@@ -50,10 +55,13 @@ func (c Config) unfused() []string {
 	return out
 }
 
-// uncertain says why tokens depend on how a prompt is cut.
-func (c Config) uncertain() string {
-	if c.AttentionSoftcap != 0 {
+// uncertain says why tokens of a context depend on how a prompt is cut.
+func (c Config) uncertain(context int) string {
+	switch {
+	case c.AttentionSoftcap != 0:
 		return "attention with a softcap runs as stock operations"
+	case c.Rope.Kind == nn.RopeDynamic && context > c.MaxPositions:
+		return fmt.Sprintf("the base of positions grows with a sequence beyond %d tokens", c.MaxPositions)
 	}
 	return ""
 }
@@ -75,6 +83,9 @@ func (c Config) tokenBytes(context int, dtype mlx.DType, packed bool) int64 {
 	}
 	if c.AttentionSoftcap != 0 {
 		attention += 2 * int64(c.Heads) * int64(context) // bent scores beside the plain ones
+	}
+	if c.Latent {
+		attention += 8 * heads // expanded, put in order and filled up
 	}
 	return (residual + 2*int64(c.HiddenSize) + max(attention, mlp)) * size
 }

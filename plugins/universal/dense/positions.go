@@ -10,10 +10,13 @@ import (
 // positions reads how layers rotate.
 func (r reader) positions(c *Config) {
 	dims := c.HeadDim
-	if c.Partial != "" {
+	switch {
+	case c.Latent:
+		dims = c.Latents.Rotated
+	case c.Partial != "" && !r.gguf:
 		dims = int(float64(c.HeadDim) * r.number(c.Partial, 1))
 	}
-	if given := r.Int("rotary_dim"); given != 0 && r.gguf {
+	if given := r.Int("rotary_dim"); given != 0 && r.gguf && !c.Latent {
 		dims = given
 	}
 	if dims < 2 || dims > c.HeadDim || dims%2 != 0 {
@@ -21,6 +24,9 @@ func (r reader) positions(c *Config) {
 		return
 	}
 	c.Rope = nn.ReadRope(r.Fields, dims, c.MaxPositions)
+	if c.Original != "" && r.Int(string(c.Original)) > 1 {
+		c.Rope.OriginalPositions = r.Int(string(c.Original))
+	}
 	if c.LocalTheta != "" {
 		local := nn.RopeConfig{Dims: dims, Base: r.number(c.LocalTheta, 1), Traditional: c.Rope.Traditional, Kind: nn.RopeDefault}.Defaults()
 		if err := local.Check(); err != nil {
@@ -51,6 +57,10 @@ func (r reader) rotates(c *Config) []bool {
 		slides := slices.ContainsFunc(c.Windows, func(w int) bool { return w > 0 })
 		for i, w := range c.Windows {
 			out[i] = w > 0 || !slides
+		}
+	case allFull:
+		for i, w := range c.Windows {
+			out[i] = w > 0
 		}
 	case none:
 	}

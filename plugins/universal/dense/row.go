@@ -30,6 +30,7 @@ type Row struct {
 
 	NoRope     NoRope
 	Partial    Number // the part of a head that rotates
+	Original   Number // the context that longrope was trained on, where it is not in rope_scaling
 	LocalTheta Number // rope's base in sliding layers, which do not scale
 	QueryBeta  Number // queries grow with the logarithm of how often the position passed the original context
 
@@ -120,6 +121,7 @@ const (
 	none       NoRope = iota
 	listed            // where the config's no_rope_layers is 0
 	fullLayers        // those that see everything, if others slide
+	allFull           // those that see everything
 )
 
 // GGUF is what llama.cpp's converter does to a row's tensors.

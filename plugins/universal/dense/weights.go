@@ -66,6 +66,10 @@ func (c Config) norm(l *list, path string) {
 
 // attention lists what stands under self_attn.
 func (c Config) attention(l *list, path string) {
+	if c.Latent {
+		c.latents(l, path)
+		return
+	}
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	l.linear(path+"q_proj", q, c.HiddenSize, c.QKVBias)
 	l.linear(path+"k_proj", kv, c.HiddenSize, c.QKVBias)
@@ -78,8 +82,27 @@ func (c Config) attention(l *list, path string) {
 	case fullWidth:
 		l.add(path+"q_norm.weight", q)
 		l.add(path+"k_norm.weight", kv)
-	case headLayers, headTensors, noQKNorm:
+	case headLayers:
+		*l = append(*l, weights.Param{Name: path + "q_norm.weight", Shape: []int{c.Heads, c.HeadDim}, Plain: true},
+			weights.Param{Name: path + "k_norm.weight", Shape: []int{c.KVHeads, c.HeadDim}, Plain: true})
+	case headTensors:
+		for _, name := range headNames(path+"q_layernorm", c.Heads) {
+			l.add(name, c.HeadDim)
+		}
+		for _, name := range headNames(path+"k_layernorm", c.KVHeads) {
+			l.add(name, c.HeadDim)
+		}
+	case noQKNorm:
 	}
+}
+
+// headNames are the norms of each head in tensors of their own.
+func headNames(path string, heads int) []string {
+	out := make([]string, heads)
+	for i := range out {
+		out[i] = fmt.Sprintf("%s.norms.%d.weight", path, i)
+	}
+	return out
 }
 
 // Match finds the graph's parameters in an artifact. A head that only the file's tensors tell of is settled in c.
@@ -96,10 +119,19 @@ func Match(a *artifact.Artifact, c *Config) (*weights.Set, error) {
 
 // readStored settles what only the names in the file tell.
 func (c *Config) readStored(n names) {
-	if c.Head == ifStored {
+	if c.Head == ifStored || n.gguf && c.Head != tied {
 		c.Tied = !n.has("lm_head.weight")
 	}
 	if n.gguf {
+		if c.QKNormIf != "" || c.QKNorm == headTensors || rows[c.kind].QKNormIf != "" {
+			c.QKNorm = noQKNorm
+			if n.has(layerName(0) + "self_attn.q_norm.weight") {
+				c.QKNorm = headLayers
+			}
+		}
+		if row := rows[c.kind]; row.Parallel.If != "" && row.Parallel.If != always && !n.has(layerName(0)+row.Norms.MLP+".weight") {
+			c.Parallel.If, c.Norms.MLP = always, ""
+		}
 		if c.Norm == rmsPlusOne {
 			c.Norm = rms // the converter has added the one
 		}
