@@ -100,7 +100,8 @@ func (s *Set) Load(ctx context.Context, scope *mlx.Scope, target Target, report 
 }
 
 func (src Source) loadsAs(dtype mlx.DType) mlx.DType {
-	if src.codec.quantized() {
+	stored, float := src.codec.(floatCodec)
+	if src.codec.quantized() || src.KeepFloat32 && float && stored.dtype() == mlx.Float32 {
 		return mlx.Float32
 	}
 	return dtype

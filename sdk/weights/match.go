@@ -24,6 +24,8 @@ type Param struct {
 	Part *Part
 	// Plain is true for what is no matrix to multiply by, whatever its shape: the kernels do not pack it.
 	Plain bool
+	// KeepFloat32 leaves an array that is stored as F32 so, whatever the graph computes in.
+	KeepFloat32 bool
 }
 
 // Part is a parameter's rows within a stored tensor: of each of Groups equal runs of its rows, as many as belong to the parameter,
