@@ -34,13 +34,26 @@ func (c *Cache) Offset() int { return c.offset }
 
 // Mark makes the present offset one that Rewind can return to, until tokens are added behind another Mark. Keys and values need
 // nothing for it; a state that every token changes is kept as it is now.
-func (c *Cache) Mark() {}
+func (c *Cache) Mark() {
+	for _, l := range c.layers {
+		if l, ok := l.(returning); ok {
+			l.mark(c.offset)
+		}
+	}
+}
 
 // Rewind forgets the tokens behind the first n, which must not be fewer than at the last Mark. It returns how many are held now:
 // n, or, where a layer's state can only go back to what was kept of it, as many as at that Mark; the rest is to be computed again.
 func (c *Cache) Rewind(n int) int {
-	c.offset = min(c.offset, n)
-	return c.offset
+	n = min(c.offset, n)
+	held := n
+	for _, l := range c.layers {
+		if l, ok := l.(returning); ok {
+			held = min(held, l.rewind(n, c.offset))
+		}
+	}
+	c.offset = held
+	return held
 }
 
 // Close frees the buffers, on the worker's thread.

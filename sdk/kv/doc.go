@@ -9,6 +9,9 @@
 // sequences; caches grow in steps of 256 tokens, so that the memory plan can count them. Every array is owned by its Cache:
 // Close frees it, on the worker's thread.
 //
+// A layer may keep arrays of fixed shape instead (Spec.State, state.go): the state of a recurrence, which GatedDelta (delta.go)
+// computes. Such arrays are shared with runs and never written while they are.
+//
 // How a layer keeps its past is behind one seam, storage (storage.go): a Cache counts tokens and asks each layer's storage for all
 // else, so that layers of one cache may keep theirs differently. To add a storage: write a type that is a storage, and attended if
 // it keeps keys and values; have Spec.storage make it where the Spec says so; count it in Spec.BytesPerToken. A layer that is not

@@ -29,10 +29,15 @@ type Spec struct {
 	// Keep is how many of the first tokens a query sees beside its window; at most Step.
 	Keep   int
 	Format Format
+	// State lists the arrays of a layer that keeps them in place of keys and values.
+	State []Fixed
 }
 
 // Check says why the layer cannot be kept so; nil when it can.
 func (p Spec) Check() error {
+	if len(p.State) > 0 {
+		return nil
+	}
 	for _, c := range []Code{p.Format.Keys, p.Format.Values} {
 		if err := c.Fits(p.HeadDim); err != nil {
 			return err

@@ -47,7 +47,7 @@ func step(t testing.TB, s *mlx.Scope, dtype mlx.DType, sequences []int, caches [
 	var segments []Segment
 	var qkv []float32
 	for i, c := range caches {
-		segments = append(segments, Segment{c, n[i]})
+		segments = append(segments, Segment{Cache: c, Tokens: n[i]})
 		qkv = append(qkv, inputs(sequences[i], c.Offset(), n[i])...)
 	}
 	pass := Begin(segments...)

@@ -12,6 +12,9 @@ import (
 type Segment struct {
 	Cache  *Cache
 	Tokens int
+	// Keep lists, ascending, behind how many of its tokens, at least one and not all, states are kept as they were then, until the next
+	// pass: Copy takes them into a run that ends there. Keys and values can be copied to any token without.
+	Keep []int
 }
 
 // Pass is one forward of several sequences, ragged: their new tokens lie one after another along T, each segment at the positions
@@ -53,7 +56,7 @@ func (p *Pass) board() {
 }
 
 // Begin starts a forward of n new tokens of this sequence alone.
-func (c *Cache) Begin(n int) *Pass { return Begin(Segment{c, n}) }
+func (c *Cache) Begin(n int) *Pass { return Begin(Segment{Cache: c, Tokens: n}) }
 
 // End moves each offset past the tokens of the pass.
 func (p *Pass) End() {

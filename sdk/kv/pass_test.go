@@ -39,7 +39,7 @@ func TestSequencesOfOnePassDoNotSeeEachOther(t *testing.T) {
 							continue
 						}
 						own := projections(i, alone[i].Offset(), n)
-						segments, qkv = append(segments, Segment{together[i], n}), append(qkv, own...)
+						segments, qkv = append(segments, Segment{Cache: together[i], Tokens: n}), append(qkv, own...)
 						want = append(want, attendAll(t, s, alone[i].Begin(n), own)...)
 					}
 					got := attendAll(t, s, Begin(segments...), qkv)

@@ -15,8 +15,8 @@ type storage interface {
 	shapes(form uint8, tokens int, dtype mlx.DType) (arrays []shape, ok bool)
 	// usable is the most tokens, n at most, with which the sections let the layer go on as if it had computed them.
 	usable(sections []section, n int) int
-	// fill takes the first n tokens of the sections, a number that usable gave, into an empty storage. It shares no memory with
-	// them.
+	// fill takes the first n tokens of the sections, a number that usable gave, into an empty storage. It never writes their
+	// memory.
 	fill(s *mlx.Scope, sections []section, n int)
 	// join makes one part of sections, one behind the other; lastPart serves what has no row for every token.
 	join(s *mlx.Scope, sections []section) (part, error)
@@ -49,6 +49,14 @@ func Forgets(specs []Spec) bool {
 		}
 	}
 	return false
+}
+
+// returning is a storage that cannot simply forget its last tokens.
+type returning interface {
+	// mark keeps what there is behind offset tokens, until the next mark.
+	mark(offset int)
+	// rewind forgets the tokens behind the first n of offset, and returns how many it still has: n at most.
+	rewind(n, offset int) int
 }
 
 // part is what a run holds of one layer.
@@ -87,4 +95,9 @@ func (c section) missing() int {
 }
 
 // storage makes the empty storage of a layer.
-func (p Spec) storage(kernels bool) storage { return newRows(p, kernels) }
+func (p Spec) storage(kernels bool) storage {
+	if len(p.State) > 0 {
+		return &state{spec: p}
+	}
+	return newRows(p, kernels)
+}
