@@ -197,7 +197,8 @@ func (d *beside) line() (*cladev1.MemoryLine, error) {
 	for _, spec := range d.Layout.Caches {
 		perToken += spec.BytesPerToken(d.dtype)
 	}
-	cache := perToken * int64(d.kvTokens())
+	states, _ := d.Layout.stateBytes(d.dtype)
+	cache := perToken*int64(d.kvTokens()) + int64(d.rows)*stateCopies*states
 	step := int64(d.rows) * (int64(d.depth+1)*d.TokenBytes(d.context, d.dtype, d.library != nil) + int64(d.Layout.Vocab)*4*sampledRows)
 	return &cladev1.MemoryLine{
 		Name: "auxiliaries", Bytes: uint64(loaded + cache + step),

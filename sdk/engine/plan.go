@@ -78,6 +78,9 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 		GraphEntry: d.graph.ID, GraphReason: d.graphReason, Kernels: d.kernels, Context: uint32(d.context),
 		BytesPerToken: uint64(perToken), Device: d.device.Name, Dtype: d.dtype.String(), Notes: d.notes(),
 	}
+	if states := d.planStates(); states != nil {
+		p.Lines = append(p.Lines, states)
+	}
 	for _, one := range d.beside {
 		line, err := one.line()
 		if err != nil {
