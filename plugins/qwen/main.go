@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/clademl/clade/plugins/qwen/qwen3"
+	"github.com/clademl/clade/plugins/qwen/qwen35"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/family"
@@ -35,6 +36,7 @@ func qwen() (plugin.Family, error) {
 	f := engine.Family{
 		Name: m.Name, Version: m.Version, Manifest: m,
 		Tables: []engine.Table{
+			{Graph: "qwen3.5", Entries: []engine.Graph{qwen35.Graph()}},
 			{Graph: "qwen3", Entries: []engine.Graph{qwen3.Graph()}},
 		},
 		Kernels: kernels.CPU(),

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ func TestThePluginKeepsTheContract(t *testing.T) {
 	require.NoError(t, err)
 	_, err = os.Stat(exe)
 	require.NoError(t, err, "make build makes it")
-	for _, c := range tiny.Qwen3("qwen3-f32", "qwen3-gguf-q8_0.gguf") {
+	for _, c := range slices.Concat(tiny.Qwen3("qwen3-f32", "qwen3-gguf-q8_0.gguf"), tiny.Qwen35("qwen35-hf")) {
 		t.Run(c.Name, func(t *testing.T) {
 			path, err := c.Write(t.TempDir())
 			require.NoError(t, err)

@@ -11,24 +11,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The goldens of plugins/universal/testdata stand on these bytes.
+// The goldens of plugins/*/testdata stand on these bytes.
 func TestCheckpointsAreTheSameBytesEverywhere(t *testing.T) {
-	dir := t.TempDir()
-	paths, err := WriteAll(dir, Llama())
-	require.NoError(t, err)
-	require.Len(t, paths, len(Llama()))
-
-	h := sha256.New()
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+	for _, c := range []struct {
+		checkpoints    []Checkpoint
+		oracle, digest string
+	}{
+		{Llama(), "plugins/universal/testdata/oracle.py", "00cd6d2c49efdc90bf9d6f6675dbc9b780e77c3a2d00873742dbf0501d744d87"},
+		{Qwen35(), "plugins/qwen/testdata/qwen35.py", "671633f7d168dd2a90d21d75d3d05b2f9ee1f5866c6e36d173770f07342d51f6"},
+	} {
+		dir := t.TempDir()
+		paths, err := WriteAll(dir, c.checkpoints)
+		require.NoError(t, err)
+		require.Len(t, paths, len(c.checkpoints))
+		h := sha256.New()
+		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			h.Write(data)
 			return err
-		}
-		data, err := os.ReadFile(path)
-		h.Write(data)
-		return err
-	}))
-	require.Equal(t, "00cd6d2c49efdc90bf9d6f6675dbc9b780e77c3a2d00873742dbf0501d744d87", hex.EncodeToString(h.Sum(nil)),
-		"a recipe changed: run plugins/universal/testdata/oracle.py again and update this digest")
+		}))
+		require.Equal(t, c.digest, hex.EncodeToString(h.Sum(nil)), "a recipe changed: run %s again and update this digest", c.oracle)
+	}
 }
 
 func TestInterleaveIsTheInverseOfTheHalfSplit(t *testing.T) {

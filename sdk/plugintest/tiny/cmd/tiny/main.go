@@ -9,11 +9,13 @@ import (
 	"github.com/clademl/clade/sdk/plugintest/tiny"
 )
 
-var families = map[string]func(...string) []tiny.Checkpoint{"llama": tiny.Llama, "dense": tiny.Dense, "qwen": tiny.Qwen3}
+var families = map[string]func(...string) []tiny.Checkpoint{
+	"llama": tiny.Llama, "dense": tiny.Dense, "qwen": tiny.Qwen3, "qwen35": tiny.Qwen35,
+}
 
 func main() {
 	out := flag.String("out", "", "directory to write into")
-	family := flag.String("family", "llama", "llama, dense (the rows of universal) or qwen")
+	family := flag.String("family", "llama", "llama, dense (the rows of universal), qwen or qwen35")
 	flag.Parse()
 	checkpoints, known := families[*family]
 	if *out == "" || !known {

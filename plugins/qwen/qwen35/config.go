@@ -1,0 +1,69 @@
+package qwen35
+
+import (
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/kv"
+	"github.com/clademl/clade/sdk/nn"
+)
+
+// Config is the canonical config of the family's record: its dialect has filled every default.
+type Config struct {
+	HiddenSize, IntermediateSize, VocabSize int
+	Layers, Heads, KVHeads, HeadDim         int
+	RMSNormEps                              float32
+	AttentionBias, Tied                     bool
+	Rope                                    nn.RopeConfig
+	Delta                                   kv.DeltaShape
+	// Recurrent has one entry a layer: whether it is a gated delta network.
+	Recurrent    []bool
+	MaxPositions int
+	EOS          []int32
+}
+
+// ReadConfig reads a config that the record parsed. A field that is missing or impossible is ArtifactCorrupt naming it; a
+// variant that this graph does not compute is UnsupportedModel.
+func ReadConfig(parsed artifact.Config) (Config, error) {
+	f := parsed.Fields()
+	c := Config{
+		HiddenSize: f.Size("hidden_size"), IntermediateSize: f.Size("intermediate_size"), VocabSize: f.Size("vocab_size"),
+		Layers: f.Size("num_hidden_layers"), Heads: f.Size("num_attention_heads"), KVHeads: f.Size("num_key_value_heads"),
+		HeadDim: f.Size("head_dim"), RMSNormEps: float32(f.Float("rms_norm_eps")),
+		AttentionBias: f.Flag("attention_bias"), Tied: f.Flag("tie_word_embeddings"),
+		Delta: kv.DeltaShape{
+			KeyHeads: f.Size("linear_num_key_heads"), ValueHeads: f.Size("linear_num_value_heads"),
+			KeyDim: f.Size("linear_key_head_dim"), ValueDim: f.Size("linear_value_head_dim"), Taps: f.Size("linear_conv_kernel_dim"),
+		},
+		MaxPositions: f.Int("max_position_embeddings"), EOS: f.Ints("eos_token_ids"),
+	}
+	factor := f.Float("partial_rotary_factor")
+	if factor <= 0 || factor > 1 {
+		f.Corrupt("partial_rotary_factor", "%g is not in (0, 1]", factor)
+	}
+	c.Rope = nn.ReadRope(f, int(float64(c.HeadDim)*factor), c.MaxPositions)
+	for _, kind := range f.Texts("layer_types") {
+		c.Recurrent = append(c.Recurrent, kind == "linear_attention")
+	}
+	switch {
+	case len(c.Recurrent) != c.Layers:
+		f.Corrupt("layer_types", "%d types for %d layers", len(c.Recurrent), c.Layers)
+	case c.Heads%c.KVHeads != 0:
+		f.Corrupt("num_key_value_heads", "%d heads are no multiple of %d", c.Heads, c.KVHeads)
+	case c.Delta.ValueHeads%c.Delta.KeyHeads != 0:
+		f.Corrupt("linear_num_key_heads", "%d value heads are no multiple of %d", c.Delta.ValueHeads, c.Delta.KeyHeads)
+	case c.Delta.Taps < 2:
+		f.Corrupt("linear_conv_kernel_dim", "the convolution must look back")
+	}
+	return c, f.Err()
+}
+
+// Caches is what each layer keeps.
+func (c Config) Caches() []kv.Spec {
+	out := make([]kv.Spec, c.Layers)
+	for i := range out {
+		out[i] = kv.Spec{Heads: c.KVHeads, HeadDim: c.HeadDim}
+		if c.Recurrent[i] {
+			out[i] = c.Delta.Spec()
+		}
+	}
+	return out
+}

@@ -1,0 +1,53 @@
+package qwen35
+
+import (
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/engine"
+	"github.com/clademl/clade/sdk/kernels"
+	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/weights"
+)
+
+// Graph is the generic Qwen 3.5 of a graph table.
+func Graph() engine.Graph {
+	return engine.Graph{ID: "qwen3.5", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name}, Read: read}
+}
+
+func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
+	c, err := ReadConfig(parsed)
+	if err != nil {
+		return engine.Blueprint{}, err
+	}
+	set, l, err := match(a, c)
+	if err != nil {
+		return engine.Blueprint{}, err
+	}
+	return engine.Blueprint{
+		Layout:  engine.Layout{Vocab: c.VocabSize, Caches: c.Caches()},
+		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes,
+		Build: func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model {
+			return newModel(s, c, l, w, dtype)
+		},
+	}, nil
+}
+
+// stateCopies is how many arrays of the state's size one token takes in MLX's operations: the decayed state, its products with the
+// key and the query, the update and the sum.
+const stateCopies = 5
+
+// tokenBytes counts what one token of an evaluation holds at the widest place of a block: the residual stream and norms, and the
+// widest of attention, recurrence and MLP. Stock attention keeps the scores twice, before and after softmax, and the stock recurrence
+// a token's states: MLX's CPU device allocates ahead of what it computes. The kernels widen their input to float32 and keep neither.
+func (c Config) tokenBytes(context int, dtype mlx.DType, packed bool) int64 {
+	residual, size := 4*int64(c.HiddenSize), int64(dtype.Size())
+	heads := int64(c.Heads) * int64(c.HeadDim)
+	qkv := int64(2*c.Heads+2*c.KVHeads) * int64(c.HeadDim)
+	delta := 3 * int64(c.Delta.Width())
+	state := int64(c.Delta.ValueHeads) * int64(c.Delta.KeyDim) * int64(c.Delta.ValueDim)
+	if packed {
+		held := residual + max(2*qkv+heads, delta, int64(c.IntermediateSize))
+		return held*size + 4*(max(int64(c.HiddenSize), int64(c.IntermediateSize), heads)+max(heads, int64(c.Delta.Width())))
+	}
+	attention := 2*int64(c.Heads)*int64(context) + 2*qkv + 4*heads
+	return (residual+max(attention, 2*delta, 4*int64(c.IntermediateSize)))*size + stateCopies*4*state
+}

@@ -1,0 +1,50 @@
+package qwen35
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/engine"
+	"github.com/clademl/clade/sdk/engine/enginetest"
+	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/plugintest/tiny"
+	"github.com/clademl/clade/sdk/weights"
+)
+
+var tinyPaths map[string]string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "clade-tiny-")
+	if err == nil {
+		tinyPaths, err = tiny.WriteAll(dir, tiny.Qwen35())
+	}
+	if err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// manifest is the plugin's own, whose records read the configs.
+const manifest = "../plugin.yaml"
+
+func subject(name string, target weights.Target, config engine.Config) enginetest.Subject {
+	return enginetest.Subject{Graph: Graph(), Manifest: manifest, Path: tinyPaths[name], Target: target, Config: config}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// wrapped is a Read whose models are what wrap makes of them.
+func wrapped(read func(*artifact.Artifact, artifact.Config) (engine.Blueprint, error), wrap func(engine.Model) engine.Model) func(*artifact.Artifact, artifact.Config) (engine.Blueprint, error) {
+	return func(a *artifact.Artifact, c artifact.Config) (engine.Blueprint, error) {
+		b, err := read(a, c)
+		build := b.Build
+		b.Build = func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model { return wrap(build(s, w, dtype)) }
+		return b, err
+	}
+}
