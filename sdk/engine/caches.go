@@ -109,7 +109,8 @@ const decodedCopies = 6
 
 // kvDetail describes the kv line.
 func (d *draft) kvDetail(perToken int64) string {
-	detail := fmt.Sprintf("%d tokens of %d bytes in %d layers, for %d rows", d.kvTokens(), perToken, len(d.Layout.Caches), d.rows)
+	_, recurrent := d.Layout.stateBytes(d.dtype)
+	detail := fmt.Sprintf("%d tokens of %d bytes in %d layers, for %d rows", d.kvTokens(), perToken, len(d.Layout.Caches)-recurrent, d.rows)
 	if d.coded() {
 		detail += ", stored as " + d.kv.String()
 	}

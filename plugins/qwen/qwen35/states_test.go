@@ -97,7 +97,7 @@ func TestAfterAFailedForwardStatesAreComputedAgain(t *testing.T) {
 	wishes := enginetest.Wishes(t, open(t, engine.Config{PrefillChunk: 512}), 16)
 	const poison = 131 // tokens of its prompt: no other forward has a segment as long
 	rng := rand.New(rand.NewPCG(3, 4))
-	one := subject(testModel, onKernels(t), engine.Config{PrefillChunk: 512, Rows: 8, Queue: 32, PrefixBytes: 1 << 30})
+	one := subject(testModel, onKernels(t), engine.Config{PrefillChunk: 512, Rows: 8, Queue: 32})
 	one.Graph = Graph()
 	read := one.Graph.Read
 	one.Graph.Read = wrapped(read, func(m engine.Model) engine.Model {
@@ -121,35 +121,31 @@ func TestAfterAFailedForwardStatesAreComputedAgain(t *testing.T) {
 	require.Positive(t, e.Stats().FailedEvaluations)
 }
 
-// A conversation's next turn computes only what is new and at most a gap, and gives what it gives cold.
+// A conversation's next turn computes only what is new, or goes on from the last capture before it, and gives what it gives cold.
 func TestTheNextTurnComputesOnlyNewTokensAndAGap(t *testing.T) {
 	cold := open(t, engine.Config{PrefillChunk: 512})
-	for _, chunk := range []int{1, 64, 512} {
+	for _, chunk := range []int{64, 512} {
 		warm := open(t, engine.Config{PrefillChunk: chunk, PrefixBytes: 1 << 30})
 		turn := tiny.Prompt(300, 256)
-		first, finish := enginetest.Generate(t, warm, turn, greedy(20))
-		want, _ := enginetest.Generate(t, cold, turn, greedy(20))
-		require.Equal(t, want, first)
-		require.Zero(t, finish.Usage.CachedTokens)
-
+		ask := func(ids []int32, borders ...uint32) ([]int32, int) {
+			start := greedy(20)
+			start.RestorePoints = borders
+			got, finish := enginetest.Generate(t, warm, ids, start)
+			want, _ := enginetest.Generate(t, cold, ids, greedy(20))
+			require.Equal(t, want, got)
+			return got, int(finish.Usage.CachedTokens)
+		}
+		first, cached := ask(turn, 40, 250)
+		require.Zero(t, cached)
 		turn = slices.Concat(turn, first, tiny.Prompt(30, 256))
-		second, finish := enginetest.Generate(t, warm, turn, greedy(20))
-		want, _ = enginetest.Generate(t, cold, turn, greedy(20))
-		require.Equal(t, want, second)
-		require.GreaterOrEqual(t, int(finish.Usage.CachedTokens), 319, "the state behind the answer is kept")
-
-		// Another answer to the same prompt: the state before its last token is kept.
-		again, finish := enginetest.Generate(t, warm, turn, greedy(20))
-		require.Equal(t, second, again)
-		require.EqualValues(t, len(turn)-1, finish.Usage.CachedTokens)
-
-		// A text that parts from it goes on from the last multiple of the gap before.
+		_, cached = ask(turn)
+		require.GreaterOrEqual(t, cached, 319, "how the answer ended is kept")
+		_, cached = ask(turn)
+		require.Equal(t, len(turn)-4, cached, "the same again goes on from near its end")
 		changed := slices.Clone(turn)
 		changed[290]++
-		third, finish := enginetest.Generate(t, warm, changed, greedy(20))
-		want, _ = enginetest.Generate(t, cold, changed, greedy(20))
-		require.Equal(t, want, third)
-		require.EqualValues(t, 256, finish.Usage.CachedTokens)
+		_, cached = ask(changed)
+		require.Equal(t, 250, cached, "a text that parts from it goes on from the border before")
 	}
 }
 
@@ -164,7 +160,7 @@ func TestTheTokenThatStoppedIsKept(t *testing.T) {
 	require.Less(t, len(stopped), 6)
 	next := slices.Concat(prompt, free[:len(stopped)+1], []int32{7, 8, 9})
 	_, finish := enginetest.Generate(t, e, next, greedy(2))
-	require.EqualValues(t, len(prompt)+len(stopped)+1, finish.Usage.CachedTokens)
+	require.GreaterOrEqual(t, int(finish.Usage.CachedTokens), len(prompt)+len(stopped))
 }
 
 func TestACancelledRequestLeavesTheNextOneClean(t *testing.T) {
