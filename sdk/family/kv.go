@@ -297,8 +297,8 @@ func KVFromProto(p *cladev1.KvScheme) (KV, error) {
 	return again, nil
 }
 
-// of is how the scheme stores layer i; element is the bytes of the compute dtype. Turbo is counted as two bytes: its codec
-// keeps the decoded block beside the codes.
+// of is how the scheme stores layer i; element is the bytes of the compute dtype. Turbo is counted as two bytes, the most
+// that any codec of that name took: the plan counts the codes.
 func (k KV) of(i int, l LayerCache, element int64) KVBytes {
 	plain := KVBytes{Element: element}
 	switch {
