@@ -82,6 +82,11 @@ type cladeEngine struct {
 
 // openClade opens a model with these wishes.
 func openClade(ctx context.Context, root, model string, w compose.Wishes) (*cladeEngine, error) {
+	return openWith(ctx, root, model, w, loader.Choices{})
+}
+
+// openWith opens it with what goes with it.
+func openWith(ctx context.Context, root, model string, w compose.Wishes, choices loader.Choices) (*cladeEngine, error) {
 	w.PrefixCache = "0" // a prompt that is measured is computed
 	offers, err := corefamily.Embedded()
 	if err != nil {
@@ -100,7 +105,7 @@ func openClade(ctx context.Context, root, model string, w compose.Wishes) (*clad
 			return loader.Plugin{Name: p.Name, Exe: p.Exe, Verify: func() error { return verifier.Verify(p) }, Check: p.CheckDescribe}, err
 		},
 	}
-	d, err := host.Decide(hub.Model{ID: filepath.Base(model), Path: model})
+	d, err := host.DecideWith(hub.Model{ID: filepath.Base(model), Path: model}, choices)
 	if err != nil {
 		return nil, err
 	}

@@ -204,12 +204,31 @@ func TestOfficialClientStreamsAChatFromARealPlugin(t *testing.T) {
 	require.Contains(t, whole.RawJSON(), `"device":"cpu-`)
 }
 
-func TestAStreamGoesOnWhenItsPluginIsKilled(t *testing.T) {
+func TestAStreamGoesOnWhenItsPluginIsKilled(t *testing.T) { streamOverAKill(t) }
+
+// The process that takes over drafts again, from what was generated before too, and changes no token either.
+func TestAStreamWithDraftsGoesOnWhenItsPluginIsKilled(t *testing.T) {
+	usage := streamOverAKill(t, "--draft", "ngram", "--draft-depth", "6")
+	require.Contains(t, usage, `"accepted_prediction_tokens"`)
+}
+
+// streamOverAKill kills the plugin in the middle of an answer, which must be that of a server that drafts nothing, and returns the last
+// usage.
+func streamOverAKill(t *testing.T, more ...string) string {
+	t.Helper()
 	const tokens = 3000
-	s := startServer(t, talker(t))
+	model := talker(t)
+	s := startServer(t, append([]string{model}, more...)...)
 	c := chatClient(t, s)
-	want, err := c.Chat.Completions.New(t.Context(), ask(tokens))
+	plain := c
+	if len(more) > 0 {
+		plain = chatClient(t, startServer(t, model))
+	}
+	want, err := plain.Chat.Completions.New(t.Context(), ask(tokens))
 	require.NoError(t, err)
+	whole, err := c.Chat.Completions.New(t.Context(), ask(tokens))
+	require.NoError(t, err)
+	require.Equal(t, want.Choices[0].Message.Content, whole.Choices[0].Message.Content)
 	stream := c.Chat.Completions.NewStreaming(t.Context(), ask(tokens))
 	require.True(t, stream.Next(), "%v", stream.Err())
 	plugins := children(t, s.cmd.Process.Pid)
@@ -223,6 +242,7 @@ func TestAStreamGoesOnWhenItsPluginIsKilled(t *testing.T) {
 	require.Equal(t, want.Choices[0].Message.Content, acc.Choices[0].Message.Content)
 	require.NotEqual(t, plugins, children(t, s.cmd.Process.Pid))
 	require.Equal(t, http.StatusOK, status(t, s.url+"/health"))
+	return whole.RawJSON()
 }
 
 func TestIdlePluginThatDiesIsStartedAgain(t *testing.T) {

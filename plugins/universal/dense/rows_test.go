@@ -116,9 +116,15 @@ func TestSampledTokensHaveTheirProbabilities(t *testing.T) {
 		require.NoError(t, errs[i])
 		seen[ids[i][0]]++
 	}
+	requireAsLikely(t, seen, probs, draws)
+}
+
+// requireAsLikely is the chi-square test of counts.
+func requireAsLikely(t *testing.T, seen, probs []float64, draws int) {
+	t.Helper()
 	sum, bins, restSeen, restWanted := 0.0, 0, 0.0, 0.0
 	for id, p := range probs {
-		if want := p * draws; want >= 5 {
+		if want := p * float64(draws); want >= 5 {
 			sum += (seen[id] - want) * (seen[id] - want) / want
 			bins++
 		} else {

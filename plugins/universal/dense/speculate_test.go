@@ -14,6 +14,7 @@ import (
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/plugin"
 	"github.com/clademl/clade/sdk/plugintest/tiny"
+	"github.com/clademl/clade/sdk/weights"
 )
 
 // guesser drafts what the answers say, now and then something else, nothing, too much, or ids that do not exist.
@@ -267,4 +268,71 @@ func TestASmallerModelDraftsForManyRows(t *testing.T) {
 		require.Zero(t, e.Stats().FailedEvaluations)
 		require.Zero(t, e.Stats().KvTokensUsed)
 	}
+}
+
+// openWith opens an engine with a drafter that needs the model.
+func openWith(t *testing.T, s engine.Speculation, wrap func(engine.Model) engine.Model) *engine.Engine {
+	t.Helper()
+	k, err := openRuntime(t).Kernels()
+	require.NoError(t, err)
+	return openWrapped(t, tinyPaths[testModel], weights.Target{DType: mlx.Float32, Kernels: k}, engine.Config{PrefillChunk: 40, Rows: 4, Queue: 32, Speculation: s}, wrap)
+}
+
+// Windows, whose rings are written over, and both kinds of attention: what a rejected draft put there is gone.
+func TestRejectedDraftsLeaveNothingInAWindow(t *testing.T) {
+	start := &cladev1.GenerateStart{MaxTokens: ptr(uint32(300)), Sampling: &cladev1.Sampling{IgnoreEos: ptr(true), Temperature: ptr(1.1), Seed: ptr(uint64(4))}}
+	prompt := tiny.Prompt(180, 256)
+	want := generate(t, open(t, tinyPaths["llama-sliding"], mlx.Float32, 64), prompt, start).ids
+	know := []wish{{prompt: prompt, want: want}}
+	e := openConfig(t, tinyPaths["llama-sliding"], engine.Config{PrefillChunk: 64, Queue: 4, Speculation: engine.Speculation{
+		Drafter: &guesser{answers: know, rng: rand.New(rand.NewPCG(8, 8))}, Depth: 30, Always: true,
+	}})
+	got := generate(t, e, prompt, start)
+	require.Equal(t, want, got.ids)
+	require.Positive(t, got.finish.Usage.Accepted)
+	require.Less(t, got.finish.Usage.Accepted, got.finish.Usage.Drafted)
+}
+
+// Drafts do not change how often a token comes: the second token of 2,000 answers, drafted by another model with the same noise and
+// checked, comes as often as the model says of it behind every first one.
+func TestDraftedTokensHaveTheirProbabilities(t *testing.T) {
+	const draws, temperature, vocab = 2000, 1.3, 256
+	e := openDrafting(t, engine.Speculation{Drafter: checkpointDraft{path: tinyPaths["llama-affine8"]}, Depth: 1, Always: true}, engine.Config{Rows: 32, Queue: draws, PrefixBytes: 1 << 20})
+	prompt := tiny.Prompt(11, vocab)
+	softmax := func(row []float32) []float64 {
+		scaled := make([]float64, len(row))
+		for i, v := range row {
+			scaled[i] = float64(v) / temperature
+		}
+		return probabilities(scaled)
+	}
+	probs := make([]float64, vocab)
+	var firsts []float64
+	for id := range int32(vocab) {
+		rows := logits(t, e, append(slices.Clone(prompt), id))
+		if firsts == nil {
+			firsts = softmax(rows[len(prompt)-1])
+		}
+		for next, p := range softmax(rows[len(prompt)]) {
+			probs[next] += firsts[id] * p
+		}
+	}
+	all := make([]wish, draws)
+	for i := range all {
+		all[i] = wish{prompt: prompt, start: &cladev1.GenerateStart{MaxTokens: ptr(uint32(3)), Choice: ptr(uint32(i % 4)), Sampling: &cladev1.Sampling{
+			Temperature: ptr(temperature), Seed: ptr(uint64(i / 4)), IgnoreEos: ptr(true),
+		}}}
+	}
+	ids, errs := askAll(e, all)
+	seen := make([]float64, vocab)
+	for i := range ids {
+		require.NoError(t, errs[i])
+		seen[ids[i][1]]++
+	}
+	stats := e.Stats()
+	require.EqualValues(t, draws, stats.DraftedTokens)
+	t.Logf("%d of %d drafts were accepted", stats.AcceptedTokens, stats.DraftedTokens)
+	require.Positive(t, stats.AcceptedTokens)
+	require.Less(t, stats.AcceptedTokens, stats.DraftedTokens)
+	requireAsLikely(t, seen, probs, draws)
 }

@@ -206,6 +206,7 @@ var mutants = []struct {
 	{string(echo.ReadingPlan), "plan-headers", "a plan read"},
 	{string(echo.LooseValues), "plan-values", "composition.dtype no-such-thing is accepted"},
 	{string(echo.BlindOpen), "bad-artifacts", "a model with a tensor under another name is accepted"},
+	{string(echo.RashDraft), "speculation", "answers otherwise with drafts"},
 	{string(echo.StaleCache), "prefix-cache", "cached tokens answers otherwise than cold"},
 	{string(echo.ForgetfulResume), "resume", "a sampled request resumed behind token 1 of 12: token 0 is"},
 	{string(echo.IgnoredStop), "stops", "it is not to be emitted, and STOP is due"},

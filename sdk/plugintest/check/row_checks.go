@@ -19,6 +19,7 @@ func rowChecks() []check {
 		{"batch-cancel", "a cancelled request changes nothing for its neighbours", (*subject).checkBatchCancel},
 		{"resume", "a request that goes on in another process goes on with the same tokens", (*subject).checkResume},
 		{"prefix-cache", "an answer from the prefix cache is the cold one", (*subject).checkPrefixCache},
+		{"speculation", "drafts change no token, and are counted", (*subject).checkSpeculation},
 		{"memory-returns", "requests leave no memory and no place behind", (*subject).checkMemoryReturns},
 		{"heartbeat", "no stream is silent for long", (*subject).checkHeartbeat},
 	}
@@ -303,4 +304,58 @@ func (s *subject) checkHeartbeat(context.Context) error {
 		return fmt.Errorf("%s was silent for %s; progress is due once a second", s.where, s.longest)
 	}
 	return nil
+}
+
+// checkSpeculation opens the model once more with drafts from the text itself, which need no other artifact.
+func (s *subject) checkSpeculation(ctx context.Context) error {
+	p, err := s.generating(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.needsOptions("draft.depth"); err != nil {
+		return err
+	}
+	q, _, err := s.open(ctx, s.with(func(spec *cladev1.ModelSpec) {
+		spec.Composition.Draft = &cladev1.Draft{Kind: "ngram", Depth: proto.Uint32(4)}
+	}))
+	if contract.KindOf(err) == contract.UnsupportedOption {
+		return undeclared("it looks no drafts up in the text")
+	}
+	if err != nil {
+		return err
+	}
+	defer q.kill()
+	for i, r := range s.rows(4) {
+		a := s.askRow(r)
+		a.ids = slices.Concat(r.ids, r.ids[:len(r.ids)/2]) // something recurs
+		want, err := s.generate(ctx, p, a)
+		if err != nil {
+			return err
+		}
+		got, err := s.generate(ctx, q, a)
+		if err != nil {
+			return err
+		}
+		if err := s.equal(fmt.Sprintf("request %d answers otherwise with drafts", i), want.ids, got.ids); err != nil {
+			return err
+		}
+		u := got.finish.Usage
+		if u.Accepted > u.Drafted || u.DraftRounds > u.Drafted {
+			return fmt.Errorf("usage states %d tokens drafted in %d rounds, %d of them accepted", u.Drafted, u.DraftRounds, u.Accepted)
+		}
+		if s.declared["speculation.enabled"] {
+			start := a.start
+			a.start = func(g *cladev1.GenerateStart) {
+				start(g)
+				g.Speculation = &cladev1.Speculation{Enabled: proto.Bool(false)}
+			}
+			if got, err = s.generate(ctx, q, a); err != nil {
+				return err
+			}
+			if got.finish.Usage.Drafted > 0 {
+				return errors.New("speculation.enabled false: tokens were drafted")
+			}
+		}
+	}
+	return s.idle(ctx, q)
 }

@@ -33,6 +33,7 @@ func (b *backend) Inspect(context.Context, *cladev1.InspectRequest) (*cladev1.In
 // settings is a composition and a config, checked.
 type settings struct {
 	vocab, context, rows, chunk, maxGeneration, stepMicros int
+	depth                                                  int // tokens drafted at once
 	eos                                                    []int32
 	tensor                                                 artifact.Tensor
 }
@@ -165,6 +166,14 @@ func (s *settings) compose(c *cladev1.Composition, loose bool) error {
 		count("threads", c.Threads, anything, &threads),
 	} {
 		if err != nil {
+			return err
+		}
+	}
+	if d := c.Draft; d != nil && !loose {
+		if d.Kind != "ngram" {
+			return unhonoured("draft", "%q: only ngram drafts here", d.Kind)
+		}
+		if err := count("draft.depth", d.Depth, 64, &s.depth); err != nil {
 			return err
 		}
 	}

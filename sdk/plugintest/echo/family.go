@@ -47,6 +47,7 @@ var options = map[string]string{
 	"device": "cpu-echo", "dtype": "float32", "kv.plain": "native or f32", "paging": "false",
 	"rows": "1 to 64 requests in one step", "prefill_chunk": "tokens of one step of a prompt", "context": "most tokens of a sequence",
 	"max_generation": "most tokens of one answer", "memory_budget_bytes": "a plan beyond it is not opened",
+	"draft.depth": "most tokens drafted at once, 1 to 64, of the kind ngram", "speculation.enabled": "whether they are, for a request",
 	"deterministic": "always so", "threads": "a share that changes nothing",
 
 	"max_tokens": "most tokens of the answer", "stop_token_ids": "end it; not emitted", "choice": "part of the noise key",

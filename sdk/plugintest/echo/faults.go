@@ -52,6 +52,8 @@ const (
 	ShiftedScore Fault = "shifted score"
 	// IgnoredBudget opens a plan that exceeds its budget.
 	IgnoredBudget Fault = "ignored budget"
+	// RashDraft takes drafts without asking the model.
+	RashDraft Fault = "rash draft"
 	// LooseValues takes values of a composition that it does not have.
 	LooseValues Fault = "loose values"
 )

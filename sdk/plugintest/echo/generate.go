@@ -23,9 +23,12 @@ type row struct {
 	cached   int
 	out      chan event
 	finished bool
-	stopAt   atomic.Int64 // the host's last token, -1 while it named none
-	began    time.Time
-	prefill  time.Duration
+	over     bool // the token that ends it came behind others
+
+	rounds, drafted, accepted int
+	stopAt                    atomic.Int64 // the host's last token, -1 while it named none
+	began                     time.Time
+	prefill                   time.Duration
 }
 
 // event is what one step made of a row.
@@ -113,25 +116,56 @@ func (r *row) advance(beside *row) event {
 		return event{prefill: len(r.slot.states)}
 	}
 	made := len(r.ids) - r.prompt
+	if r.over {
+		return event{finish: r.end(cladev1.FinishReason_FINISH_REASON_STOP, made)}
+	}
 	if made >= r.limit {
 		return event{finish: r.end(cladev1.FinishReason_FINISH_REASON_LENGTH, made)}
 	}
 	if stop := r.stopAt.Load(); stop >= 0 && int64(made) > stop {
 		return event{finish: r.end(cladev1.FinishReason_FINISH_REASON_STOP, int(stop)+1)}
 	}
-	r.feed(1, beside)
-	m.logits(r.slot.states[len(r.slot.states)-1], r.sampler.row)
-	id, logprobs := r.sampler.pick(r.ids, made)
-	if made >= r.minimum && slices.Contains(r.stops, id) {
-		return event{finish: r.end(cladev1.FinishReason_FINISH_REASON_STOP, made)}
+	step := &cladev1.TokenStep{}
+	drafts := r.drafts()
+	r.rounds, r.drafted = r.rounds+min(1, len(drafts)), r.drafted+len(drafts)
+	for i := 0; ; i++ {
+		r.feed(1, beside)
+		m.logits(r.slot.states[len(r.slot.states)-1], r.sampler.row)
+		id, logprobs := r.sampler.pick(r.ids, made)
+		if i < len(drafts) && m.faults.has(RashDraft) {
+			id = drafts[i]
+		}
+		if made >= r.minimum && slices.Contains(r.stops, id) {
+			if r.over = true; len(step.Ids) == 0 {
+				return event{finish: r.end(cladev1.FinishReason_FINISH_REASON_STOP, made)}
+			}
+			return event{step: step}
+		}
+		r.ids, made = append(r.ids, id), made+1
+		m.tokens[1].Add(1)
+		step.Ids = append(step.Ids, id)
+		if logprobs != nil {
+			step.Logprobs = append(step.Logprobs, logprobs)
+		}
+		if i == len(drafts) || id != drafts[i] || made >= r.limit {
+			return event{step: step}
+		}
+		r.accepted++
 	}
-	r.ids = append(r.ids, id)
-	m.tokens[1].Add(1)
-	step := &cladev1.TokenStep{Ids: []int32{id}}
-	if logprobs != nil {
-		step.Logprobs = []*cladev1.TokenLogprobs{logprobs}
+}
+
+// drafts are what followed the last token where it stood before, as many as the composition says.
+func (r *row) drafts() []int32 {
+	n := len(r.ids)
+	if r.undrafted || r.choices != nil || r.model.depth == 0 {
+		return nil
 	}
-	return event{step: step}
+	for at := n - 1; at > 0; at-- {
+		if r.ids[at-1] == r.ids[n-1] {
+			return slices.Clone(r.ids[at:min(n, at+r.model.depth)])
+		}
+	}
+	return nil
 }
 
 // feed computes the states of the next n tokens.
@@ -162,6 +196,7 @@ func (r *row) end(reason cladev1.FinishReason, made int) *cladev1.Finish {
 	}
 	return &cladev1.Finish{Reason: reason, Provenance: p, Usage: &cladev1.Usage{
 		PromptTokens: uint32(r.prompt), CachedTokens: uint32(r.cached), GeneratedTokens: uint32(made),
+		Drafted: uint32(r.drafted), Accepted: uint32(r.accepted), DraftRounds: uint32(r.rounds),
 		PrefillNs: uint64(r.prefill), DecodeNs: uint64(time.Since(r.began) - r.prefill),
 	}}
 }

@@ -19,6 +19,7 @@ type request struct {
 	prompt                  int     // where the answer begins
 	given                   int     // ids that the host sent
 	resumed                 bool
+	undrafted               bool // nothing is drafted for it
 	limit, minimum          int
 	stops                   []int32
 	temperature, topP, minP float64
@@ -90,6 +91,12 @@ func (m *model) read(job *plugin.GenerateJob) (*request, error) {
 	}
 	if !m.faults.has(IgnoredMinTokens) {
 		r.minimum = int(start.GetSampling().GetMinTokens())
+	}
+	if w := start.Speculation; w != nil {
+		r.undrafted = w.Enabled != nil && !*w.Enabled
+		if w.GetEnabled() && m.depth == 0 {
+			return nil, unhonoured("speculation.enabled", "the model was opened without a draft")
+		}
 	}
 	if m.faults.has(ForgetfulResume) {
 		r.noiseBase = len(job.IDs)
