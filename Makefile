@@ -134,8 +134,8 @@ bin/bench-venv/.made: bench/requirements.txt
 	@CMAKE_ARGS="-DGGML_NATIVE=ON" bin/bench-venv/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
 	@touch $@
 
-SOAK ?= 5m
-soak: build $(DEMO_MODEL) ## start, stream, stop and kill plugins in a loop for SOAK (5m)
+SOAK ?= 30m
+soak: build $(DEMO_MODEL) ## many clients through serve, with plugins killed, for SOAK (30m)
 	@cd bench && go build -trimpath -o ../bin/tools/soak ./soak
 	@bin/tools/soak -clade bin/clade -model $(DEMO_MODEL) -for $(SOAK)
 

@@ -87,7 +87,9 @@ func openClade(ctx context.Context, root, model string, w compose.Wishes) (*clad
 
 // openWith opens it with what goes with it.
 func openWith(ctx context.Context, root, model string, w compose.Wishes, choices loader.Choices) (*cladeEngine, error) {
-	w.PrefixCache = "0" // a prompt that is measured is computed
+	if w.PrefixCache == "" {
+		w.PrefixCache = "0" // a prompt that is measured is computed
+	}
 	offers, err := corefamily.Embedded()
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/clademl/clade/core/compose"
@@ -15,6 +16,10 @@ func TestPeakMemoryOfSmolLM2IsWhatThePlanSays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { comparePlan(t, smollm2(t), w) })
 	}
+}
+
+func TestPeakMemoryOfSmolLM2IsThePlanWithAllRowsFilledAndThePrefixCacheFull(t *testing.T) {
+	compareFull(t, smollm2(t), compose.Wishes{Context: 1024, Rows: 4, PrefixCache: strconv.Itoa(256 << 20)}, 512)
 }
 
 func TestARefusalOfSmolLM2IsFastAndReadsHeadersAlone(t *testing.T) { holdRefusal(t, smollm2(t)) }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,19 +85,65 @@ func kib(t *testing.T, pid int, field string) int64 {
 	return 0
 }
 
-// fill runs what takes the most: a prompt that leaves a few tokens of the context, sampled with filters and logprobs.
-func fill(t *testing.T, m *loader.Model) {
+// fill runs what takes the most: a prompt that leaves answer tokens of the context, sampled with filters and logprobs. Prompts of
+// different numbers have no beginning in common.
+func fill(t *testing.T, m *loader.Model, number, answer int) {
 	t.Helper()
-	const answer = 24
 	ids := make([]int32, int(m.Facts().GetContextLength())-answer)
 	for i := range ids {
-		ids[i] = int32(i*7+3) % int32(m.Facts().GetVocabSize())
+		ids[i] = int32(i*7+3+number) % int32(m.Facts().GetVocabSize())
 	}
 	_, err := m.Generate(t.Context(), generate.Prompt{IDs: ids}, generate.Settings{
 		MaxTokens: new(uint32(answer)), Temperature: new(0.8), TopP: new(0.9), TopK: new(uint32(40)), Seed: new(uint64(1)),
 		IgnoreEOS: new(true), Logprobs: new(uint32(5)),
 	}, func(generate.Delta) error { return nil })
+	if err != nil { // perhaps in a goroutine beside the test's
+		t.Error(err)
+	}
+}
+
+// fillRows fills every row at once, again and again, until the prefix cache has had more than it may keep.
+func fillRows(t *testing.T, m *loader.Model, rows, answer int, kept int64) {
+	t.Helper()
+	one := int64(m.Facts().GetContextLength()) * int64(m.Planned().Plan.GetBytesPerToken())
+	for n := 0; n < 2*rows || int64(n)*one < kept+kept/4; n += rows {
+		var wg sync.WaitGroup
+		for i := range rows {
+			wg.Go(func() { fill(t, m, n+i, answer) })
+		}
+		wg.Wait()
+	}
+}
+
+// compareFull opens the model with rows and a prefix cache, fills both, and holds the peak to the plan. Answers are so long that the
+// first row is there still when the last one's prompt has been read.
+func compareFull(t *testing.T, path string, w compose.Wishes, answer int) {
+	t.Helper()
+	kept, err := strconv.ParseInt(w.PrefixCache, 10, 64)
 	require.NoError(t, err)
+	p := planned(t, path, w)
+	require.NoError(t, p.Admission)
+	m, err := p.Open(t.Context(), func(*cladev1.LoadProgress) {})
+	require.NoError(t, err)
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, m.Close(ctx))
+	}()
+	fillRows(t, m, int(w.Rows), answer, kept)
+	stats, err := m.Stats(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, stats.GetFailedEvaluations())
+	peak, plan := kib(t, m.Pid(), "VmHWM"), int64(p.Plan.GetTotalBytes())
+	t.Logf("plan %dk, of which %dk for prefixes; peak %dk", plan>>10, kept>>10, peak>>10)
+	slack := max(int64(planSlack), plan/20)
+	require.LessOrEqual(t, peak, plan+slack, "the process takes more than the plan")
+	require.GreaterOrEqual(t, peak, plan-slack, "the plan takes more than the process")
+}
+
+func TestPeakMemoryIsThePlanWithAllRowsFilledAndThePrefixCacheFull(t *testing.T) {
+	path := checkpoint(t, "llama-f32", func(config map[string]any) { config["max_position_embeddings"] = 8192 })
+	compareFull(t, path, compose.Wishes{Context: 2048, Rows: 4, PrefixCache: strconv.Itoa(64 << 20)}, 24)
 }
 
 // comparePlan opens the model, fills its context twice, and holds the peak to the plan.
@@ -117,9 +164,9 @@ func comparePlan(t *testing.T, path string, w compose.Wishes) {
 		require.NoError(t, m.Close(ctx))
 	}()
 	opened := kib(t, m.Pid(), "VmHWM")
-	fill(t, m)
+	fill(t, m, 0, 24)
 	once := kib(t, m.Pid(), "VmHWM")
-	fill(t, m)
+	fill(t, m, 0, 24)
 	peak, plan := kib(t, m.Pid(), "VmHWM"), int64(p.Plan.GetTotalBytes())
 	t.Logf("plan %dk (%s); after open %dk, filled once %dk, twice %dk", plan>>10, strings.Join(lines, ", "), opened>>10, once>>10, peak>>10)
 	slack := max(int64(planSlack), plan/20)
