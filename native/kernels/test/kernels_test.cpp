@@ -1,5 +1,6 @@
 // Holds the kernels to their invariant without MLX: every level, any number of threads and any cut of the rows give the bits
 // of the plain C++ level on one thread. Built with sanitizers by native/kernels/check, which also says what it covers.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
@@ -419,17 +420,13 @@ void refusals() {
 
 }  // namespace
 
-int main() {
-  linear();
-  mixed();
-  rounding();
-  attention();
-  coded();
-  large();
-  updates();
-  tuning();
-  sampling();
-  refusals();
+// All of them, or those that are named.
+int main(int argc, char** argv) {
+  const std::pair<const char*, void (*)()> parts[] = {
+      {"linear", linear}, {"mixed", mixed},     {"rounding", rounding}, {"attention", attention}, {"coded", coded},
+      {"large", large},   {"updates", updates}, {"tuning", tuning},     {"sampling", sampling},   {"refusals", refusals}};
+  for (const auto& [name, test] : parts)
+    if (argc == 1 || std::find(argv + 1, argv + argc, std::string(name)) != argv + argc) test();
   std::printf("levels here: ");
   for (const auto& l : levels()) std::printf("%s ", l.c_str());
   std::printf("\n%d passed, %d failed\n", passed, failed);
