@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/clademl/clade/core/serve"
 	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/core/serve/openai"
+	"github.com/clademl/clade/core/serve/trace"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 )
@@ -55,9 +57,15 @@ func (a *app) serveCommand() *cobra.Command {
 		if err != nil {
 			h.log.Warn("server cannot be found by `clade ps`", "error", err)
 		}
+		tracer, err := trace.FromEnv(os.Getenv, Version)
+		if err != nil {
+			return err
+		}
+		defer tracer.Close()
 		s, err := serve.New(serve.Options{
 			Host: c.Host, Port: c.Port, APIKey: c.APIKey, AllowedHosts: c.AllowedHosts, InsecureNoAuth: c.InsecureNoAuth,
 			DrainTimeout: c.DrainTimeout, MaxRequestBytes: c.MaxRequestBytes, Lazy: c.Lazy, KeepAlive: c.KeepAlive, StateDir: state, Logger: h.log,
+			Tracer:          tracer,
 			VolatileHeaders: c.VolatileHeaders == "keep",
 			Listening:       func(addr net.Addr) { _, _ = fmt.Fprintf(a.Err, "clade: listening on http://%s\n", addr) },
 		}, models)

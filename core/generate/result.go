@@ -87,6 +87,7 @@ type Usage struct {
 	PromptTokens    uint32        `json:"prompt_tokens"`
 	CachedTokens    uint32        `json:"cached_tokens"`
 	GeneratedTokens uint32        `json:"generated_tokens"`
+	Queue           time.Duration `json:"queue_ns"`
 	Prefill         time.Duration `json:"prefill_ns"`
 	Decode          time.Duration `json:"decode_ns"`
 	// Speculation is nil where nothing was drafted.
@@ -121,7 +122,7 @@ type Provenance struct {
 func UsageOf(u *cladev1.Usage) Usage {
 	out := Usage{
 		PromptTokens: u.GetPromptTokens(), CachedTokens: u.GetCachedTokens(), GeneratedTokens: u.GetGeneratedTokens(),
-		Prefill: time.Duration(u.GetPrefillNs()), Decode: time.Duration(u.GetDecodeNs()),
+		Queue: time.Duration(u.GetQueueNs()), Prefill: time.Duration(u.GetPrefillNs()), Decode: time.Duration(u.GetDecodeNs()),
 	}
 	if u.GetDrafted() > 0 {
 		out.Speculation = &Speculation{u.GetDraftRounds(), u.GetDrafted(), u.GetAccepted(), u.GetTargetCalls()}

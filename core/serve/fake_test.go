@@ -104,7 +104,10 @@ func (f *fakeEngine) Alive(ctx context.Context) error {
 }
 func (f *fakeEngine) Load() (running, waiting int) { return 2, 3 }
 func (f *fakeEngine) Stats(context.Context) (*cladev1.StatsResponse, error) {
-	return &cladev1.StatsResponse{Memory: &cladev1.MemoryStats{RssBytes: 4096}, Threads: 2}, nil
+	return &cladev1.StatsResponse{
+		Memory: &cladev1.MemoryStats{RssBytes: 4096, PeakBytes: 8192}, Threads: 2, KvTokens: 1024, KvTokensUsed: 256, Preemptions: 6,
+		FailedEvaluations: 1, PromptTokens: 900, PrefixCachedTokens: 100, PrefillNs: 2e9, GeneratedTokens: 200, DecodeNs: 4e9,
+	}, nil
 }
 func (f *fakeEngine) Plain() admin.Model   { return f }
 func (f *fakeEngine) PlannedBytes() uint64 { return f.bytes }

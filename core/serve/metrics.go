@@ -15,14 +15,16 @@ import (
 	"github.com/clademl/clade/core/chat"
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/serve/openai"
+	"github.com/clademl/clade/core/serve/trace"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 )
 
-// Bounds of the histograms, in seconds: those of vLLM, so that its dashboards fit.
+// Bounds of the histograms, in seconds or tokens: those of vLLM, so that its dashboards fit.
 var (
 	firstTokenBounds = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
 	betweenBounds    = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
+	tokenBounds      = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000}
 	requestBounds    = []float64{0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
 )
 
@@ -34,6 +36,7 @@ type meter struct {
 	set *metrics.Set
 	// verbatim keeps lines of system prompts that change with every request.
 	verbatim bool
+	tracer   *trace.Tracer // nil: no collector
 
 	scraping sync.Mutex                        // held while metrics are written
 	stats    map[string]*cladev1.StatsResponse // by model, of this scrape
@@ -97,10 +100,29 @@ func (m *meter) watch(s *served) {
 		"clade:prefix_disk_damaged":        func(r *cladev1.StatsResponse) float64 { return float64(r.GetPrefixDiskDamaged()) },
 		"clade:resident_bytes":             func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetRssBytes()) },
 		"clade:active_bytes":               func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetActiveBytes()) },
-		"clade:threads":                    func(r *cladev1.StatsResponse) float64 { return float64(r.GetThreads()) },
+		"clade:peak_bytes":                 func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetPeakBytes()) },
+		"clade:failed_evaluations":         func(r *cladev1.StatsResponse) float64 { return float64(r.GetFailedEvaluations()) },
+		"vllm:num_preemptions_total":       func(r *cladev1.StatsResponse) float64 { return float64(r.GetPreemptions()) },
+		"vllm:kv_cache_usage_perc":         func(r *cladev1.StatsResponse) float64 { return share(r.GetKvTokensUsed(), r.GetKvTokens()) },
+		"clade:prefill_tokens_per_second": func(r *cladev1.StatsResponse) float64 {
+			return perSecond(r.GetPromptTokens()-min(r.GetPromptTokens(), r.GetPrefixCachedTokens()), r.GetPrefillNs())
+		},
+		"clade:decode_tokens_per_second": func(r *cladev1.StatsResponse) float64 { return perSecond(r.GetGeneratedTokens(), r.GetDecodeNs()) },
+		"clade:threads":                  func(r *cladev1.StatsResponse) float64 { return float64(r.GetThreads()) },
 	} {
 		m.set.NewGauge(name(metric, s.name), func() float64 { return read(m.ask(s)) })
 	}
+}
+
+// share is a part of a whole, from 0 to 1.
+func share(part, whole uint64) float64 { return float64(part) / float64(max(whole, 1)) }
+
+// perSecond is a request's rate on average over all that finished; other requests shared its time.
+func perSecond(n, ns uint64) float64 {
+	if ns == 0 {
+		return 0
+	}
+	return float64(n) / time.Duration(ns).Seconds()
 }
 
 // model is m with its requests counted.
@@ -147,7 +169,9 @@ func (m measured) Generate(ctx context.Context, p generate.Prompt, request gener
 		}
 		return emit(d)
 	})
-	m.histogram("vllm:e2e_request_latency_seconds", requestBounds).Update(time.Since(begun).Seconds())
+	ended := time.Now()
+	m.histogram("vllm:e2e_request_latency_seconds", requestBounds).Update(ended.Sub(begun).Seconds())
+	m.meter.tracer.Record(ctx, traced(m.name, begun, ended, result, err))
 	if err != nil {
 		reason := "error"
 		if contract.KindOf(err) == contract.Cancelled {
@@ -166,6 +190,13 @@ func (m measured) finish(r generate.Result) {
 	m.count("vllm:prompt_tokens_total", int(r.Usage.PromptTokens))
 	m.count("vllm:prefix_cache_queries_total", int(r.Usage.PromptTokens))
 	m.count("vllm:prefix_cache_hits_total", int(r.Usage.CachedTokens))
+	m.histogram("vllm:request_queue_time_seconds", requestBounds).Update(r.Usage.Queue.Seconds())
+	m.histogram("vllm:request_inference_time_seconds", requestBounds).Update((r.Usage.Prefill + r.Usage.Decode).Seconds())
+	m.histogram("vllm:request_prompt_tokens", tokenBounds).Update(float64(r.Usage.PromptTokens))
+	m.histogram("vllm:request_generation_tokens", tokenBounds).Update(float64(r.Usage.GeneratedTokens))
+	if n := r.Usage.GeneratedTokens; n > 1 {
+		m.histogram("vllm:request_time_per_output_token_seconds", betweenBounds).Update(r.Usage.Decode.Seconds() / float64(n-1))
+	}
 	m.histogram("vllm:request_prefill_time_seconds", requestBounds).Update(r.Usage.Prefill.Seconds())
 	m.histogram("vllm:request_decode_time_seconds", requestBounds).Update(r.Usage.Decode.Seconds())
 	if drafts := r.Usage.Speculation; drafts != nil {
@@ -176,6 +207,21 @@ func (m measured) finish(r generate.Result) {
 	if r.Provenance.Resumed {
 		m.count("clade:requests_resumed_total", 1)
 	}
+}
+
+// traced is a request for its trace.
+func traced(model string, begun, ended time.Time, r generate.Result, err error) trace.Request {
+	out := trace.Request{
+		Model: model, Begin: begun, End: ended, Queue: r.Usage.Queue, Prefill: r.Usage.Prefill, Decode: r.Usage.Decode,
+		Prompt: int(r.Usage.PromptTokens), Cached: int(r.Usage.CachedTokens), Tokens: int(r.Usage.GeneratedTokens), Finish: r.Finish,
+	}
+	if d := r.Usage.Speculation; d != nil {
+		out.Drafted, out.Accepted = int(d.Drafted), int(d.Accepted)
+	}
+	if err != nil {
+		out.Finish, out.Error = "", contract.KindOf(err).String() // a message may hold what a person wrote
+	}
+	return out
 }
 
 func (m measured) count(metric string, n int, labels ...string) {

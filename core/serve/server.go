@@ -26,6 +26,7 @@ import (
 	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/core/serve/anthropic"
 	"github.com/clademl/clade/core/serve/openai"
+	"github.com/clademl/clade/core/serve/trace"
 	"github.com/clademl/clade/sdk/contract"
 )
 
@@ -49,6 +50,8 @@ type Options struct {
 	// Cores are divided over the open models; zero: the machine's.
 	Cores  int
 	Logger *slog.Logger
+	// Tracer is told of every generating request; nil: none is. The caller closes it.
+	Tracer *trace.Tracer
 	// Listening is told the address once the server accepts connections.
 	Listening func(addr net.Addr)
 }
@@ -97,7 +100,7 @@ func New(o Options, models []Served) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	reg.meter.verbatim = o.VolatileHeaders
+	reg.meter.verbatim, reg.meter.tracer = o.VolatileHeaders, o.Tracer
 	s := &Server{o: o, bodyTime: bodyTimeout, registry: reg}
 	if o.StateDir != "" {
 		s.token = admin.NewToken()
@@ -117,7 +120,7 @@ func (s *Server) Handler() http.Handler {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("clade is running; see GET /v1/models\n"))
 	})
-	return s.guard(jsonErrors(mux))
+	return s.guard(s.o.Tracer.Handler(jsonErrors(mux)))
 }
 
 // Run listens and serves until ctx ends, then drains. A drain that ended on time returns nil.
