@@ -46,6 +46,7 @@ func (a *app) addModelFlags(cmd *cobra.Command) *modelFlags {
 	a.bind(flags, "kernels", "model.kernels", "auto, require, off or fast")
 	a.bind(flags, "prefix-cache", "model.prefix_cache", "bytes that the beginnings of earlier requests may keep (0: none)")
 	a.bind(flags, "prefix-disk", "model.prefix_disk", "bytes of files that keep them beyond the process (0: none)")
+	a.bind(flags, "adapter-memory", "model.adapter_memory", "bytes for adapters that are loaded while the model is served (0: none)")
 	a.bind(flags, "pin", "model.pin", "processors that the computing threads keep to, such as 0-3,8, or none")
 	a.bind(flags, "numa", "model.numa", "interleave, or the memory node that holds packed weights, or none")
 	a.bindSwitch(flags, "deterministic", "model.deterministic", "auto, true or false")
@@ -57,7 +58,7 @@ func (a *app) addModelFlags(cmd *cobra.Command) *modelFlags {
 	flags.StringVar(&f.plugin, "plugin", "", "PATH of a plugin of your own, with --graph; needs no family and no profile")
 	flags.StringVar(&f.draft, "draft", "", "MODEL that drafts tokens for this one, a drafter or head made for it, or ngram or mtp, which need none")
 	flags.Uint32Var(&f.draftDepth, "draft-depth", 0, "most tokens drafted at once (0: the default)")
-	flags.StringArrayVar(&f.adapters, "adapter", nil, "FOLDER of an adapter to load with the model; may be repeated")
+	flags.StringArrayVar(&f.adapters, "adapter", nil, "[NAME=]FOLDER[:SCALE] of an adapter to load with the model; may be repeated")
 	flags.StringArrayVar(&f.programs, "program", nil, "auxiliary program of the graph to use where it can run; may be repeated")
 	flags.BoolVar(&f.requireGraph, "require-graph", false, "refuse any graph but the proposed one")
 	previous := cmd.PreRunE
@@ -81,7 +82,8 @@ func (f *modelFlags) wishes(c *config.Config) loader.Wishes {
 			Device: m.Device, DType: m.DType, KV: wished(c, "model.kv", m.KV), Context: m.Context, Threads: m.Threads,
 			Kernels: wished(c, "model.kernels", m.Kernels), Pin: m.Pin, NUMA: m.NUMA, Deterministic: m.Deterministic, Paging: m.Paging, Rows: m.Rows,
 			PrefillChunk: m.PrefillChunk, MaxGeneration: m.MaxGeneration, PrefixCache: wished(c, "model.prefix_cache", strconv.FormatUint(m.PrefixCache, 10)),
-			PrefixDisk: m.PrefixDisk, PrefixDiskDir: prefixDir(c),
+			AdapterBytes: m.AdapterMemory,
+			PrefixDisk:   m.PrefixDisk, PrefixDiskDir: prefixDir(c),
 		},
 		Graph: f.graph, RequireGraph: f.requireGraph, Chosen: fmt.Sprintf("%+v", *f),
 	}

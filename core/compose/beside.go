@@ -21,6 +21,13 @@ func (c *Composition) auxiliaries() error {
 		return err
 	}
 	c.set(Field{"programs", none, FromDefault})
+	room, source := c.in.Wishes.AdapterBytes, FromDefault
+	if room > 0 {
+		source = FromUser
+	}
+	if err := c.put("adapter_bytes", "adapter_bytes", fmt.Sprint(room), source, func() { c.Proto.AdapterBytes = &room }); err != nil {
+		return err
+	}
 	if len(c.in.Adapters) == 0 {
 		c.set(Field{"adapters", none, FromDefault})
 		return nil

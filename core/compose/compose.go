@@ -55,6 +55,8 @@ type Wishes struct {
 	PrefillChunk  uint32
 	MaxGeneration uint32
 	PrefixCache   string // bytes; 0 keeps nothing
+	// AdapterBytes is the room for adapters that are loaded later; 0: none can be.
+	AdapterBytes uint64
 	// PrefixDisk is how many bytes of files may keep it beyond the process, PrefixDiskDir their folder; 0: none.
 	PrefixDisk    uint64
 	PrefixDiskDir string
@@ -96,7 +98,7 @@ type Input struct {
 	Family   Family
 	Machine  Machine
 	Declares func(path string) bool
-	// Draft and Adapters (their folders) are what a person asked for beside the model; empty: nothing.
+	// Draft and Adapters (their ids) are what a person asked for beside the model; empty: nothing.
 	Draft    *cladev1.Draft
 	Adapters []string
 	// Paging says why the model's cache cannot be paged under a scheme; empty when it can. nil: it never can.

@@ -110,6 +110,8 @@ func wishesOf(t require.TestingT, c *Composition) Wishes {
 			w.PrefixCache = f.Value
 		case "prefix_disk_bytes":
 			w.PrefixDisk = uint64(number())
+		case "adapter_bytes":
+			w.AdapterBytes = uint64(number())
 		case "prefix_disk_dir":
 			if f.Value != nowhere {
 				w.PrefixDiskDir = f.Value

@@ -67,6 +67,8 @@ type ModelDefaults struct {
 	Kernels     string
 	Pin         string
 	PrefixCache uint64
+	// AdapterMemory is a number of bytes, 0 for none.
+	AdapterMemory uint64
 	// PrefixDisk is a number of bytes, 0 for none; PrefixDiskDir is empty for its default place.
 	PrefixDisk    uint64
 	PrefixDiskDir string

@@ -100,6 +100,7 @@ var keys = []key{
 	{name: "model.pin", def: "none", doc: "processors that the computing threads keep to, such as 0-3,8; none: the system places them", set: text(func(c *Config) *string { return &c.Model.Pin })},
 	{name: "model.numa", def: "none", doc: "interleave, or the number of the memory node that holds packed weights; none: where they are written first", set: text(func(c *Config) *string { return &c.Model.NUMA })},
 	{name: "model.prefix_cache", def: "512MiB", doc: "bytes that the beginnings of earlier requests may keep, so that they are not computed again; 0: none", set: size(func(c *Config) *uint64 { return &c.Model.PrefixCache })},
+	{name: "model.adapter_memory", def: "0", doc: "bytes that adapters loaded while the model is served may take, beside those it was opened with; 0: none can be", set: size(func(c *Config) *uint64 { return &c.Model.AdapterMemory })},
 	{name: "model.prefix_disk", def: "0", doc: "bytes of files that keep them beyond the process, for all models together; 0: none", set: size(func(c *Config) *uint64 { return &c.Model.PrefixDisk })},
 	{
 		name: "model.prefix_disk_dir", doc: "folder of those files, for its user alone; empty: XDG_CACHE_HOME/clade/prefix or ~/.cache/clade/prefix",

@@ -137,7 +137,7 @@ func TestADraftIsShownAndNeverLeftOut(t *testing.T) {
 	}
 	for text, args := range map[string][]string{
 		`draft: the kind "checkpoint-mtp"`: {"--draft", "mtp"},
-		"clade: adapters: ":                {"--adapter", adapterFolder(t)},
+		"adapter_config.json: lora_p":      {"--adapter", adapterFolder(t)},
 		`clade: program: "ane-x" `:         {"--program", "ane-x"},
 		"depth of 3 is of no use":          {"--draft-depth", "3"},
 		"clade: nothing-of-this: no":       {"--draft", "nothing-of-this"},

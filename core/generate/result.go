@@ -116,6 +116,8 @@ type Provenance struct {
 	Seed          *uint64  `json:"seed,omitempty"`
 	Threads       uint32   `json:"threads"`
 	Notes         []string `json:"notes,omitempty"`
+	// Adapters as id:scale, in the order in which their changes are added.
+	Adapters []string `json:"adapters,omitempty"`
 }
 
 // UsageOf reads the contract's usage.
@@ -135,7 +137,7 @@ func ProvenanceOf(p *cladev1.Provenance, notes []string) Provenance {
 	out := Provenance{
 		Plugin: p.GetPlugin(), PluginVersion: p.GetPluginVersion(), Device: p.GetDevice(), DType: p.GetDtype(),
 		GraphEntry: p.GetGraphEntry(), Kernels: append([]string{}, p.GetKernels()...), Runtime: p.GetRuntime(), Deterministic: p.GetDeterministic(),
-		Resumed: p.GetResumed(), Threads: p.GetThreads(), Notes: append(append([]string(nil), notes...), p.GetNotes()...),
+		Resumed: p.GetResumed(), Threads: p.GetThreads(), Adapters: p.GetAdapters(), Notes: append(append([]string(nil), notes...), p.GetNotes()...),
 	}
 	if p != nil {
 		out.Seed = p.Seed

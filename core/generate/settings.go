@@ -53,6 +53,8 @@ type Settings struct {
 	Choice *uint32
 	// DraftDepth is the most tokens drafted at once where the model was opened with a draft; 0 is none.
 	DraftDepth *uint32
+	// Adapter chooses adapters by id, joined by +, each perhaps with :scale; none is the model alone.
+	Adapter *string
 	// Priority orders requests that wait for the model: lower is sooner.
 	Priority *int32
 }
@@ -83,6 +85,7 @@ func (s Settings) Or(next Settings) Settings {
 	s.IgnoreEOS = or(s.IgnoreEOS, next.IgnoreEOS)
 	s.Logprobs = or(s.Logprobs, next.Logprobs)
 	s.Constraint = or(s.Constraint, next.Constraint)
+	s.Adapter = or(s.Adapter, next.Adapter)
 	s.Choice = or(s.Choice, next.Choice)
 	if s.LogitBias == nil {
 		s.LogitBias = next.LogitBias
@@ -155,6 +158,11 @@ func (s Settings) Check() error {
 	if len(s.Stop) > maxStops || slices.Contains(s.Stop, "") {
 		return contract.Errorf(contract.InvalidArgument, "stop", "want at most %d texts, none empty", maxStops)
 	}
+	if s.Adapter != nil {
+		if _, err := contract.ParseAdapters(*s.Adapter); err != nil {
+			return contract.Errorf(contract.InvalidArgument, "adapters", "%w", err)
+		}
+	}
 	return s.Constraint.check()
 }
 
@@ -203,6 +211,10 @@ var options = append(constraintOptions(), []option{
 	{
 		"speculation.depth", "speculative.n_max", func(s Settings) bool { return s.DraftDepth != nil },
 		func(s Settings, g *cladev1.GenerateStart) { g.Speculation = &cladev1.Speculation{Depth: s.DraftDepth} }, func(s *Settings) { s.DraftDepth = nil },
+	},
+	{
+		"adapter", "adapters", func(s Settings) bool { return s.Adapter != nil },
+		func(s Settings, g *cladev1.GenerateStart) { g.Adapter = s.Adapter }, func(s *Settings) { s.Adapter = nil },
 	},
 	{
 		"sampling.repetition", "repetition_penalty", func(s Settings) bool { return s.Repetition != nil && s.Repetition.Value != 1 },
@@ -308,10 +320,10 @@ func Resolve(l Layers, declared func(path string) bool) (Resolved, error) {
 	return out, nil
 }
 
-// harmless is a setting whose value asks for what every plugin does anyway: greedy is always there, neither a seed
-// nor a choice changes anything in a greedy run, and a plugin that does not draft drafts nothing.
+// harmless is a setting whose value asks for what every plugin does anyway: greedy is always there, neither a seed nor a choice
+// changes anything in a greedy run, a plugin that does not draft drafts nothing, and one without adapters has none.
 func harmless(o option, s Settings) bool {
-	if o.path == "speculation.depth" && *s.DraftDepth == 0 {
+	if o.path == "speculation.depth" && *s.DraftDepth == 0 || o.path == "adapter" && *s.Adapter == contract.NoAdapter {
 		return true
 	}
 	greedy := s.Temperature == nil || *s.Temperature == 0

@@ -42,6 +42,9 @@ type Auxiliary struct {
 	Path, Format string
 	// Kind of a draft. Graph is the family graph of one that is a model of its own.
 	Kind, Graph string
+	// ID and Scale of an adapter; Scale nil: its own.
+	ID    string
+	Scale *float64
 	// WeightBytes is what its tensors take in its files.
 	WeightBytes int64
 	// Unused says why it is not opened; empty when it is.
@@ -68,15 +71,19 @@ func (d *Decision) auxiliaries() error {
 		return err
 	}
 	seen := map[string]bool{}
-	for _, path := range d.choices.Adapters {
-		a, err := adapter(path)
+	for _, text := range d.choices.Adapters {
+		wish, err := ParseAdapter(text)
 		if err != nil {
 			return err
 		}
-		if seen[a.Path] {
-			return contract.Errorf(contract.InvalidArgument, "adapter", "%s is named twice", path)
+		a, err := adapter(wish)
+		if err != nil {
+			return err
 		}
-		seen[a.Path] = true
+		if seen[a.ID] {
+			return contract.Errorf(contract.InvalidArgument, "adapter", "%s is named twice", a.ID).WithNext("give one of them another name: NAME=FOLDER")
+		}
+		seen[a.ID] = true
 		d.Auxiliaries = append(d.Auxiliaries, a)
 	}
 	return nil
@@ -91,34 +98,6 @@ func sidecar(path string) Auxiliary {
 	}
 	out.WeightBytes, out.err = a.Bytes(), a.Close()
 	return out
-}
-
-// Files of an adapter's folder: its config, and the weights as the two known trainers name them.
-const adapterConfig = "adapter_config.json"
-
-var adapterWeights = []string{"adapters.safetensors", "adapter_model.safetensors"}
-
-func adapter(path string) (Auxiliary, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return Auxiliary{}, contract.Errorf(contract.InvalidArgument, path, "not a usable path: %w", err)
-	}
-	out := Auxiliary{Role: cladev1.Role_ROLE_ADAPTER, Path: abs, Format: string(artifact.Safetensors)}
-	if _, err := artifact.ReadConfig(abs, adapterConfig); err != nil {
-		return out, err
-	}
-	for _, name := range adapterWeights {
-		a, err := artifact.OpenFile(filepath.Join(abs, name))
-		if contract.KindOf(err) == contract.NotFound {
-			continue
-		}
-		if err != nil {
-			return out, err
-		}
-		out.WeightBytes += a.Bytes()
-		return out, a.Close()
-	}
-	return out, contract.Errorf(contract.NotFound, path, "holds none of %s", strings.Join(adapterWeights, ", "))
 }
 
 // resolveDraft finds what a draft is by its headers: a drafter or a head of the target's, or a model of its own, which the
@@ -219,11 +198,18 @@ func (p *Planned) settleAuxiliaries() error {
 // auxiliaryLine begins the name of every line of a plan that is of an auxiliary artifact.
 const auxiliaryLine = "auxiliaries"
 
+// adapterLine is the name of a line of adapters alone.
+const adapterLine = "adapters"
+
 // checkAuxiliaries refuses a plan that leaves out what goes with the model.
 func (p *Planned) checkAuxiliaries() error {
-	planned := slices.ContainsFunc(p.Plan.GetLines(), func(l *cladev1.MemoryLine) bool { return strings.HasPrefix(l.GetName(), auxiliaryLine) })
-	if sent := p.spec.GetArtifacts()[1:]; len(sent) > 0 && !planned {
-		return contract.Errorf(contract.PluginMismatch, p.Plugin.Name, "plans without a line for %s, which goes with the model", sent[0].GetPath())
+	for _, sent := range p.spec.GetArtifacts()[1:] {
+		planned := slices.ContainsFunc(p.Plan.GetLines(), func(l *cladev1.MemoryLine) bool {
+			return strings.HasPrefix(l.GetName(), auxiliaryLine) || sent.GetRole() == cladev1.Role_ROLE_ADAPTER && l.GetName() == adapterLine
+		})
+		if !planned {
+			return contract.Errorf(contract.PluginMismatch, p.Plugin.Name, "plans without a line for %s, which goes with the model", sent.GetPath())
+		}
 	}
 	return nil
 }
@@ -232,12 +218,12 @@ func (p *Planned) declares(path string) bool {
 	return slices.ContainsFunc(p.Describe.GetOptions(), func(o *cladev1.Option) bool { return o.GetPath() == path })
 }
 
-// adapterPaths are the adapters, in the order in which a person named them.
-func (d *Decision) adapterPaths() []string {
+// adapterIDs are the adapters, in the order in which a person named them.
+func (d *Decision) adapterIDs() []string {
 	var out []string
 	for _, a := range d.Auxiliaries {
 		if a.Role == cladev1.Role_ROLE_ADAPTER {
-			out = append(out, a.Path)
+			out = append(out, a.ID)
 		}
 	}
 	return out

@@ -11,6 +11,7 @@ import (
 	"github.com/clademl/clade/core/compose"
 	"github.com/clademl/clade/core/hub"
 	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/artifact/lora"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/plugintest/tiny"
@@ -87,7 +88,7 @@ func TestRefusalsOfWhatGoesWithAModel(t *testing.T) {
 	other := tinyModel(t).Path
 	bare, broken := t.TempDir(), t.TempDir()
 	for _, dir := range []string{bare, broken} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, adapterConfig), []byte("{}"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, lora.ConfigFile), []byte(`{"lora_parameters":{"rank":1,"scale":1}}`), 0o600))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(broken, "adapters.safetensors"), []byte("x"), 0o600))
 	for name, c := range map[string]struct {
@@ -101,10 +102,10 @@ func TestRefusalsOfWhatGoesWithAModel(t *testing.T) {
 		"no such draft":     {Choices{Draft: Draft{From: "/nowhere"}}, contract.NotFound, 5, "/nowhere: no such file"},
 		"unknown draft":     {Choices{Draft: Draft{From: draftFolder(t, `{"model_type":"gpt2"}`, 8)}}, contract.UnsupportedModel, 3, "gpt2: no family takes this model_type"},
 		"another plugin's":  {Choices{Draft: Draft{From: sample(t, "qwen3-0.6b").Path}}, contract.UnsupportedOption, 2, "is of plugin qwen, the model of universal, and one process opens both"},
-		"an empty adapter":  {Choices{Adapters: []string{bare}}, contract.NotFound, 5, "holds none of adapters.safetensors, adapter_model.safetensors"},
+		"an empty adapter":  {Choices{Adapters: []string{bare}}, contract.NotFound, 5, "adapters.safetensors: no such file, which an adapter of mlx-lm has"},
 		"no adapter":        {Choices{Adapters: []string{other}}, contract.NotFound, 5, "adapter_config.json: no such file"},
 		"a broken adapter":  {Choices{Adapters: []string{broken}}, contract.ArtifactCorrupt, 5, "adapters.safetensors: header: the file has 1 bytes"},
-		"an adapter twice":  {Choices{Adapters: []string{lora(t), ""}}, contract.InvalidArgument, 2, "is named twice"},
+		"an adapter twice":  {Choices{Adapters: []string{adapterFolder(t), ""}}, contract.InvalidArgument, 2, "is named twice"},
 		"a speaking draft":  {Choices{Draft: Draft{From: sample(t, "whisper-tiny").Path}}, contract.UnsupportedOption, 2, "is of plugin whisper"},
 		"a draft of config": {Choices{Draft: Draft{From: draftFolder(t, `{"model_type":"llama"}`, 8)}}, contract.ArtifactCorrupt, 5, "config.json: "},
 	} {
@@ -119,7 +120,7 @@ func TestRefusalsOfWhatGoesWithAModel(t *testing.T) {
 	for text, c := range map[string]Choices{
 		"draft: the model's plugin does not speculate with two-model " + other + ", at most 4 tokens; leave --draft out": {Draft: Draft{From: other}},
 		"draft: the model's plugin does not speculate with ngram, at most 4 tokens":                                      {Draft: Draft{From: "ngram"}},
-		"adapters: the model's plugin does not honour it":                                                                {Adapters: []string{lora(t)}},
+		"adapters: the model's plugin does not honour it":                                                                {Adapters: []string{adapterFolder(t)}},
 	} {
 		_, err := planWith(t, newFake(), c, Wishes{})
 		refused(t, err, contract.UnsupportedOption, 2, text)
@@ -130,22 +131,46 @@ func TestRefusalsOfWhatGoesWithAModel(t *testing.T) {
 	refused(t, err, contract.PluginMismatch, 1, "universal: plans without a line for "+other+", which goes with the model")
 }
 
-func lora(t *testing.T) string {
+// adapterBytes is what the tensors of adapterFolder take.
+const adapterBytes = 2 * 4 * (4*64 + 64*4 + 4*64 + 32*4)
+
+func adapterFolder(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, adapterConfig), []byte(`{"r":8}`), 0o600))
-	put(t, filepath.Join(dir, "adapters.safetensors"), 100)
-	return dir
+	path, err := tiny.LlamaAdapters("mlx-attention")[0].Write(t.TempDir())
+	require.NoError(t, err)
+	return path
 }
 
 func TestAdaptersGoInTheirOrder(t *testing.T) {
-	one, two := lora(t), lora(t)
-	p, err := planWith(t, speculator(), Choices{Adapters: []string{two, one}}, Wishes{})
+	one, two := adapterFolder(t), adapterFolder(t)
+	p, err := planWith(t, speculator(), Choices{Adapters: []string{"second=" + two + ":0.5", one}}, Wishes{})
 	require.NoError(t, err)
-	require.Equal(t, []string{two, one}, p.spec.Composition.GetAdapters())
+	require.Equal(t, []string{"second", "mlx-attention"}, p.spec.Composition.GetAdapters())
 	require.Len(t, p.spec.Artifacts, 3)
-	require.Equal(t, cladev1.Role_ROLE_ADAPTER, p.spec.Artifacts[2].GetRole())
-	require.EqualValues(t, 100, p.Auxiliaries[1].WeightBytes)
+	first := p.spec.Artifacts[1]
+	require.Equal(t, []any{cladev1.Role_ROLE_ADAPTER, two, "second", 0.5}, []any{first.GetRole(), first.GetPath(), first.GetId(), first.GetScale()})
+	require.Nil(t, p.spec.Artifacts[2].Scale)
+	require.EqualValues(t, adapterBytes, p.Auxiliaries[1].WeightBytes)
+}
+
+func TestNamesAndScalesOfAdapters(t *testing.T) {
+	half := 0.5
+	for text, want := range map[string]AdapterWish{
+		"/a/b": {"b", "/a/b", nil}, "/a/b:0.5": {"b", "/a/b", &half}, "x=/a/b": {"x", "/a/b", nil}, "org/x=/a/b:0.5": {"org/x", "/a/b", &half},
+		"/a/b:c": {"", "/a/b:c", nil},
+	} {
+		got, err := ParseAdapter(text)
+		if want.ID == "" {
+			refused(t, err, contract.InvalidArgument, 2, "give it a name: NAME=FOLDER")
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "x=", "/a/b:NaN", "x=/a:1e9"} {
+		_, err := ParseAdapter(text)
+		require.Equal(t, contract.InvalidArgument, contract.KindOf(err), text)
+	}
 }
 
 // seeing is the tiny model with a vision tower in a file of its own.
@@ -236,7 +261,7 @@ func TestTheEstimateCountsWhatGoesWithTheModel(t *testing.T) {
 		return fit.TotalBytes
 	}
 	plain := estimate(Choices{})
-	require.EqualValues(t, 100, estimate(Choices{Adapters: []string{lora(t)}})-plain)
+	require.EqualValues(t, adapterBytes, estimate(Choices{Adapters: []string{adapterFolder(t)}})-plain)
 	d, err := hostOf(t, newFake()).Decide(tinyModel(t))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, d.Close()) }()

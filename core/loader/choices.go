@@ -23,7 +23,7 @@ type Choices struct {
 	Implementation string
 	// Own is their own plugin and graph; it needs no family and no profile, and goes with neither of those above.
 	Own *Own
-	// Draft is speculation; Adapters are folders. Programs names auxiliary programs of the graph that runs.
+	// Draft is speculation; Adapters are [NAME=]FOLDER[:SCALE]. Programs names auxiliary programs of the graph that runs.
 	Draft    Draft
 	Adapters []string
 	Programs []string

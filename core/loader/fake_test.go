@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	corefamily "github.com/clademl/clade/core/family"
@@ -60,6 +62,8 @@ type fakePlugin struct {
 	hold        chan struct{}
 	lastStart   *cladev1.GenerateStart
 	lastControl *cladev1.Control
+	adapted     []string // requests for adapters, each behind how many processes were started
+	digest      string   // of adapters that are loaded now
 }
 
 type fakeProcess struct {
@@ -67,6 +71,7 @@ type fakeProcess struct {
 	done   chan struct{}
 	once   sync.Once
 	cause  error
+	loaded []*cladev1.AdapterInfo
 }
 
 func (f *fakePlugin) start(context.Context, supervise.Spec) (Process, error) {
@@ -149,10 +154,24 @@ func (p *fakeProcess) Embed(_ context.Context, _ *cladev1.EmbedStart, ids []int3
 }
 func (p *fakeProcess) Stats(context.Context) (*cladev1.StatsResponse, error) { return nil, nil }
 func (p *fakeProcess) Tune(_ context.Context, n uint32) (uint32, error)      { return n, nil }
-func (p *fakeProcess) Stalled() time.Duration                                { return 0 }
-func (p *fakeProcess) Done() <-chan struct{}                                 { return p.done }
-func (p *fakeProcess) Err() error                                            { return p.cause }
-func (p *fakeProcess) Pid() int                                              { return 1 }
+func (p *fakeProcess) Adapters(_ context.Context, req *cladev1.AdaptersRequest) (*cladev1.AdaptersResponse, error) {
+	f := p.plugin
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.adapted = append(f.adapted, fmt.Sprintf("%d %s", f.starts, protojson.MarshalOptions{}.Format(req)))
+	switch a := req.GetAction().(type) {
+	case *cladev1.AdaptersRequest_Load:
+		digest := f.digest
+		p.loaded = append(p.loaded, &cladev1.AdapterInfo{Id: a.Load.GetId(), Path: a.Load.GetPath(), Digest: digest})
+	case *cladev1.AdaptersRequest_Unload:
+		p.loaded = slices.DeleteFunc(p.loaded, func(i *cladev1.AdapterInfo) bool { return i.GetId() == a.Unload.GetId() })
+	}
+	return &cladev1.AdaptersResponse{Adapters: p.loaded}, nil
+}
+func (p *fakeProcess) Stalled() time.Duration { return 0 }
+func (p *fakeProcess) Done() <-chan struct{}  { return p.done }
+func (p *fakeProcess) Err() error             { return p.cause }
+func (p *fakeProcess) Pid() int               { return 1 }
 
 func (p *fakeProcess) State() supervise.State {
 	select {

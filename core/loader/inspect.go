@@ -58,7 +58,11 @@ func (p *Planned) artifacts() []*cladev1.Artifact {
 	out := []*cladev1.Artifact{target}
 	for _, a := range p.Auxiliaries {
 		if a.Unused == "" {
-			out = append(out, &cladev1.Artifact{Role: a.Role, Path: a.Path, Format: a.Format})
+			one := &cladev1.Artifact{Role: a.Role, Path: a.Path, Format: a.Format, Scale: a.Scale}
+			if a.ID != "" {
+				one.Id = &a.ID
+			}
+			out = append(out, one)
 		}
 	}
 	return out

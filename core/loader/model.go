@@ -39,6 +39,8 @@ type Model struct {
 	declared map[string]bool
 	counted  bool // the present process's death was told to the breaker
 	closed   bool
+	loaded   []loaded          // after the opening
+	digests  map[string]string // of adapters, by id
 }
 
 func newModel(p *Planned, facts *cladev1.ModelFacts, t *text) (*Model, error) {
@@ -52,6 +54,7 @@ func newModel(p *Planned, facts *cladev1.ModelFacts, t *text) (*Model, error) {
 	}
 	rows := max(int(p.Composition.Proto.GetRows()), 1)
 	m := &Model{
+		digests:  map[string]string{},
 		decision: p.Decision, wishes: p.wishes, text: t, files: files, stopIDs: stops,
 		family: generate.FromRecord(p.Decision.Family.Record.Generation), queue: make(chan struct{}, rows+maxQueue),
 	}
@@ -285,6 +288,10 @@ func (m *Model) restart(ctx context.Context) error {
 	}
 	facts, err := p.load(ctx, nil, m.text)
 	if err != nil {
+		p.Stop()
+		return err
+	}
+	if err := m.readapt(ctx, p); err != nil {
 		p.Stop()
 		return err
 	}

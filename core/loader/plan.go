@@ -142,7 +142,7 @@ func (p *Planned) compose() error {
 		Machine:  compose.Machine{TotalBytes: total, BudgetBytes: p.Budget, BudgetSet: p.host.Budget > 0},
 		Paging:   p.Parsed.Paging,
 		Declares: p.declares,
-		Draft:    p.draft, Adapters: p.adapterPaths(),
+		Draft:    p.draft, Adapters: p.adapterIDs(),
 	})
 	return err
 }
@@ -280,6 +280,9 @@ func (p *Planned) open(ctx context.Context, progress func(*cladev1.LoadProgress)
 	if err == nil {
 		var m *Model
 		if m, err = newModel(p, facts, text); err == nil {
+			err = m.sameAdapters(ctx, p)
+		}
+		if err == nil {
 			return m, nil
 		}
 	}

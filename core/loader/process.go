@@ -19,6 +19,7 @@ type Process interface {
 	Embed(ctx context.Context, start *cladev1.EmbedStart, ids []int32) (*cladev1.EmbedResponse, error)
 	Stats(ctx context.Context) (*cladev1.StatsResponse, error)
 	Tune(ctx context.Context, threads uint32) (uint32, error)
+	Adapters(ctx context.Context, req *cladev1.AdaptersRequest) (*cladev1.AdaptersResponse, error)
 	State() supervise.State
 	Stalled() time.Duration
 	Done() <-chan struct{}

@@ -85,7 +85,7 @@ func abacus(t *testing.T, folder, config string) hub.Model {
 // What goes with a model reaches a plugin of anybody's by role, and its plan has to say what it takes.
 func TestAThirdPartyIsGivenWhatGoesWithAModelByRole(t *testing.T) {
 	h, _ := hostOfThird(t)
-	draft, one := abacus(t, "draft", abacusConfig), lora(t)
+	draft, one := abacus(t, "draft", abacusConfig), adapterFolder(t)
 	p := count(t, h, abacus(t, "plain", abacusConfig), Choices{Draft: Draft{From: draft.Path, Depth: 2}, Adapters: []string{one}}, Wishes{})
 	var lines []string
 	for _, l := range p.Plan.GetLines() {

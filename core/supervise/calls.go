@@ -66,6 +66,18 @@ func (p *Process) Tune(ctx context.Context, threads uint32) (uint32, error) {
 	return r.GetThreads(), err
 }
 
+// adapterCall is the most that loading an adapter, or unloading one that requests still have, may take.
+const adapterCall = 30 * time.Minute
+
+// Adapters loads, unloads or lists adapters of the open model.
+func (p *Process) Adapters(ctx context.Context, req *cladev1.AdaptersRequest) (r *cladev1.AdaptersResponse, err error) {
+	err = p.call(ctx, adapterCall, "Adapters", func(ctx context.Context) (err error) {
+		r, err = p.rpc.Adapters(ctx, req)
+		return err
+	})
+	return r, err
+}
+
 // call runs one unary RPC with a limit. A plugin that does not answer a call without heartbeat in its limit is Unavailable: it
 // may be busy, and the streams' watchdog judges that.
 func (p *Process) call(ctx context.Context, limit time.Duration, name string, fn func(context.Context) error) error {

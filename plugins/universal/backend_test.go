@@ -329,9 +329,13 @@ func TestWhatNothingHereOpensIsRefusedByRole(t *testing.T) {
 		"draft: ngram needs no model": func(s *cladev1.ModelSpec) {
 			s.Composition.Draft = &cladev1.Draft{Kind: "ngram", Depth: ptr(uint32(3)), Dir: ptr("/d")}
 		},
-		"artifacts: ROLE_ADAPTER /a: nothing here opens it": func(s *cladev1.ModelSpec) {
+		"artifacts: ROLE_SIDECAR /a: nothing here opens it": func(s *cladev1.ModelSpec) {
+			s.Artifacts = append(s.Artifacts, &cladev1.Artifact{Role: cladev1.Role_ROLE_SIDECAR, Path: "/a"})
+		},
+		"/a/adapter_config.json: no such file": func(s *cladev1.ModelSpec) {
 			s.Artifacts = append(s.Artifacts, &cladev1.Artifact{Role: cladev1.Role_ROLE_ADAPTER, Path: "/a"})
 		},
+		"adapters: b is not among the artifacts": func(s *cladev1.ModelSpec) { s.Composition.Adapters = []string{"b"} },
 		"artifacts: ROLE_DRAFT /d: nothing here opens it": func(s *cladev1.ModelSpec) {
 			s.Artifacts = append(s.Artifacts, &cladev1.Artifact{Role: cladev1.Role_ROLE_DRAFT, Path: "/d"})
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/clademl/clade/sdk/guidance"
 	"github.com/clademl/clade/sdk/kernels"
 	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/nn"
 	"github.com/clademl/clade/sdk/plugin"
 	"github.com/clademl/clade/sdk/weights"
 )
@@ -143,6 +144,10 @@ func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact
 	}
 	d.chooseKernels(b)
 	d.cutChunk()
+	if err := d.readAdapters(spec); err != nil {
+		return nil, nil, err
+	}
+	d.chooseUpdates(b)
 	if err := d.checkKernels(); err != nil {
 		return nil, nil, err
 	}
@@ -189,14 +194,22 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	if err != nil {
 		return nil, err
 	}
-	model, err := d.load(ctx, worker, report)
+	board := nn.NewBoard()
+	model, err := d.load(ctx, worker, board, report)
 	if err != nil {
+		_ = worker.Close()
+		return nil, err
+	}
+	book, err := d.openBook(ctx, board, worker, report)
+	if err != nil {
+		_ = worker.Do(context.WithoutCancel(ctx), func(*mlx.Scope) error { model.Close(); return nil })
 		_ = worker.Close()
 		return nil, err
 	}
 	drafts, err := d.speculation(ctx, worker, model, req.Model.Composition.GetDraft(), report)
 	if err != nil {
-		_ = worker.Do(context.Background(), func(*mlx.Scope) error { model.Close(); return nil })
+		closeBook(book, worker)
+		_ = worker.Do(context.WithoutCancel(ctx), func(*mlx.Scope) error { model.Close(); return nil })
 		_ = worker.Close()
 		return nil, err
 	}
@@ -205,7 +218,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
 		Rows: d.rows, KVTokens: d.kvTokens(), Caches: d.Layout.Caches, KVStart: int(d.kv.Start), PrefixBytes: lineOf(plan, prefixes), Disk: disk, DType: d.dtype,
 		Provenance: b.provenance(d, plan), Kernels: d.library, Sampler: d.sampler, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
-		Constraints: g.constraint, Speculation: drafts,
+		Constraints: g.constraint, Speculation: drafts, Adapters: book,
 	})
 	return &openModel{Engine: e, guide: g, facts: b.facts(req.Model, d, plan)}, nil
 }
@@ -220,12 +233,13 @@ func (b *Backend) limits(plan *cladev1.Plan) error {
 	return err
 }
 
-func (d *draft) load(ctx context.Context, worker *mlx.Worker, report func(*cladev1.OpenResponse)) (model Model, err error) {
+func (d *draft) load(ctx context.Context, worker *mlx.Worker, board *nn.Board, report func(*cladev1.OpenResponse)) (model Model, err error) {
 	err = worker.Do(ctx, func(s *mlx.Scope) error {
 		tensors, err := d.Weights.Load(ctx, s, d.target(), loads(report))
 		if err != nil {
 			return err
 		}
+		tensors.UseBoard(board)
 		model = d.Build(s, tensors, d.dtype)
 		d.giveOwn(model)
 		if err := s.Err(); err != nil {

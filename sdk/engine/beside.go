@@ -69,6 +69,9 @@ func (b *Backend) besides(spec *cladev1.ModelSpec, a *artifact.Artifact, parsed 
 	}
 	var out []beside
 	for _, art := range spec.Artifacts[1:] {
+		if art.Role == cladev1.Role_ROLE_ADAPTER {
+			continue // readAdapters has it
+		}
 		if role == cladev1.Role_ROLE_UNSPECIFIED || art.Role != role || art.Path != wish.GetDir() {
 			return out, unhonoured("artifacts", "%s %s: nothing here opens it", art.Role, art.Path)
 		}
@@ -209,7 +212,7 @@ func (d *beside) line() (*cladev1.MemoryLine, error) {
 // load makes the drafter over the open target. Its weights are loaded behind the target's, in the same room.
 func (d *beside) load(ctx context.Context, worker *mlx.Worker, target Model, chunk int, report func(*cladev1.OpenResponse)) (drafter Drafter, err error) {
 	if d.head == nil {
-		model, err := d.draft.load(ctx, worker, report)
+		model, err := d.draft.load(ctx, worker, nil, report)
 		if err != nil {
 			return nil, err
 		}

@@ -30,7 +30,7 @@ func (e *Engine) lead(r *row) *row {
 		return nil
 	}
 	for _, other := range e.rows {
-		if other.sharesPrompt() && !other.over && other.counted < other.prompt && slices.Equal(other.ids, r.ids) {
+		if other.sharesPrompt() && !other.over && other.counted < other.prompt && other.namespace() == r.namespace() && slices.Equal(other.ids, r.ids) {
 			return other
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -49,8 +50,9 @@ type saver struct {
 
 // savable is a text whose runs may be written, and the places where another text may part from it.
 type savable struct {
-	ids     []int32
-	borders []int
+	namespace string
+	ids       []int32
+	borders   []int
 }
 
 func (e *Engine) startSaver() *saver {
@@ -120,7 +122,7 @@ func (t *saver) offer(text savable) {
 // save writes a text's runs that are not there yet. One that is no longer in memory ends it: those behind would be of no use.
 func (t *saver) save(e *Engine, id prefix.Identity, text savable) {
 	ends := prefix.Ends(len(text.ids), text.borders)
-	keys := id.Keys(text.ids, ends)
+	keys := within(id, text.namespace).Keys(text.ids, ends)
 	there := map[int]bool{0: true} // positions that runs on disk reach
 	from := 0
 	for i, end := range ends {
@@ -131,7 +133,7 @@ func (t *saver) save(e *Engine, id prefix.Identity, text savable) {
 			there[end], from = true, end
 			continue
 		}
-		body, ok := e.encoded(text.ids[:end], from)
+		body, ok := e.encoded(text.namespace, text.ids[:end], from)
 		if !ok {
 			return
 		}
@@ -144,6 +146,14 @@ func (t *saver) save(e *Engine, id prefix.Identity, text savable) {
 	}
 }
 
+// within is the identity of runs of a namespace: what the adapters of its rows do.
+func within(id prefix.Identity, namespace string) prefix.Identity {
+	if namespace == "" {
+		return id
+	}
+	return append(slices.Clip(id), "adapters", namespace)
+}
+
 func (t *saver) complain(err error) {
 	t.failures.Add(1)
 	if time.Since(t.complained) > complainEvery {
@@ -153,9 +163,9 @@ func (t *saver) complain(err error) {
 }
 
 // encoded is the bytes of the tokens from a position to the end, if they are held.
-func (e *Engine) encoded(ids []int32, from int) (body []byte, ok bool) {
+func (e *Engine) encoded(namespace string, ids []int32, from int) (body []byte, ok bool) {
 	copying := func(s *mlx.Scope) error {
-		pieces, n, release := e.memory.runs.Lookup(shared, ids)
+		pieces, n, release := e.memory.runs.Lookup(namespace, ids)
 		defer release()
 		if n < len(ids) {
 			return nil
@@ -163,7 +173,7 @@ func (e *Engine) encoded(ids []int32, from int) (body []byte, ok bool) {
 		parts := behind(pieces, from)
 		run := parts[0].Run
 		if len(parts) > 1 || parts[0].Tokens < run.Tokens() {
-			joined, err := e.newCache().Join(s, parts)
+			joined, err := e.emptyCache().Join(s, parts)
 			if err != nil {
 				return err
 			}
@@ -213,7 +223,7 @@ func (e *Engine) doOrCount(fn func(*mlx.Scope) error) {
 
 // fetch brings into memory what the disk holds of a request's beginning beyond what memory has. The request's own goroutine reads and
 // checks the files. The last token is always computed.
-func (e *Engine) fetch(ctx context.Context, ids []int32) {
+func (e *Engine) fetch(ctx context.Context, namespace string, ids []int32) {
 	t := e.saver
 	if t == nil {
 		return
@@ -224,15 +234,15 @@ func (e *Engine) fetch(ctx context.Context, ids []int32) {
 	}
 	ids = ids[:len(ids)-1]
 	held := 0
-	if !e.between(func(*mlx.Scope) error { held = e.usable(ids); return nil }) {
+	if !e.between(func(*mlx.Scope) error { held = e.usable(namespace, ids); return nil }) {
 		return
 	}
-	for _, k := range t.Chain(*id, ids) {
+	for _, k := range t.Chain(within(*id, namespace), ids) {
 		if k.End <= held {
 			continue
 		}
 		run, body, ok := t.Get(k)
-		if !ok || ctx.Err() != nil || !e.takeIn(ids[:k.End], run.From, body) {
+		if !ok || ctx.Err() != nil || !e.takeIn(namespace, ids[:k.End], run.From, body) {
 			return
 		}
 		t.read.Add(uint64(k.End - max(run.From, held)))
@@ -240,19 +250,19 @@ func (e *Engine) fetch(ctx context.Context, ids []int32) {
 }
 
 // usable is how many of the first tokens a row could go on behind.
-func (e *Engine) usable(ids []int32) int {
-	pieces, n, release := e.memory.runs.Lookup(shared, ids)
+func (e *Engine) usable(namespace string, ids []int32) int {
+	pieces, n, release := e.memory.runs.Lookup(namespace, ids)
 	defer release()
 	if kv.Forgets(e.layout.Caches) {
-		_, n = e.newCache().Usable(behind(pieces, 0))
+		_, n = e.emptyCache().Usable(behind(pieces, 0))
 	}
 	return n
 }
 
 // takeIn puts a run of the tokens behind from into memory, and says whether all of ids is held now.
-func (e *Engine) takeIn(ids []int32, from int, body []byte) (ok bool) {
+func (e *Engine) takeIn(namespace string, ids []int32, from int, body []byte) (ok bool) {
 	e.between(func(s *mlx.Scope) error {
-		run, err := e.newCache().DecodeRun(s, e.config.DType, body)
+		run, err := e.emptyCache().DecodeRun(s, e.config.DType, body)
 		if err != nil {
 			return err
 		}
@@ -268,14 +278,14 @@ func (e *Engine) takeIn(ids []int32, from int, body []byte) (ok bool) {
 			taken = true
 			return prefix.Piece[*kv.Run]{Payload: run, From: at - from, Tokens: to - at}, nil
 		}
-		err = e.memory.runs.Insert(shared, ids, of)
+		err = e.memory.runs.Insert(namespace, ids, of)
 		if err == nil && !taken && kv.Forgets(e.layout.Caches) { // its tokens are there, but not how the text ends with the last of them
-			err = e.memory.runs.Renew(shared, ids, of, func([]prefix.Piece[*kv.Run]) bool { return taken })
+			err = e.memory.runs.Renew(namespace, ids, of, func([]prefix.Piece[*kv.Run]) bool { return taken })
 		}
 		if !taken {
 			run.Close()
 		}
-		ok = err == nil && e.memory.runs.Held(shared, ids) == len(ids)
+		ok = err == nil && e.memory.runs.Held(namespace, ids) == len(ids)
 		return nil
 	})
 	return ok

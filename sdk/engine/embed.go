@@ -24,14 +24,19 @@ func (e *Engine) Embed(ctx context.Context, job *plugin.EmbedJob) (*cladev1.Embe
 		return nil, contract.Errorf(contract.ContextTooLong, "ids", "%d tokens in a context of %d", len(job.IDs), e.config.Context)
 	}
 	normalize := job.Start == nil || job.Start.Normalize == nil || job.Start.GetNormalize()
-	r := &row{ids: job.IDs, prompt: len(job.IDs), mail: newMailbox(), embed: &embedding{normalize}}
+	taken, err := e.takeAdapters(adapterOf(job.Start))
+	if err != nil {
+		return nil, err
+	}
+	defer taken.Release()
+	r := &row{adapters: taken, ids: job.IDs, prompt: len(job.IDs), mail: newMailbox(), embed: &embedding{normalize}}
 	r.Tokens, r.Limit, r.Reads = len(r.ids), len(r.ids)+1, true
 	if err := e.submit(r); err != nil {
 		return nil, err
 	}
 	defer e.release(r)
 	out := &cladev1.EmbedResponse{}
-	err := e.follow(ctx, r, nil, func(l letter) error {
+	err = e.follow(ctx, r, nil, func(l letter) error {
 		if l.done != nil {
 			out.Usage, out.Values = l.done, l.vector
 		}
@@ -44,6 +49,14 @@ func (e *Engine) Embed(ctx context.Context, job *plugin.EmbedJob) (*cladev1.Embe
 		return nil, contract.Errorf(contract.Internal, "Embed", "the row ended without its values")
 	}
 	return out, nil
+}
+
+// adapterOf is the choice of a request that may say nothing at all.
+func adapterOf(start *cladev1.EmbedStart) *string {
+	if start == nil {
+		return nil
+	}
+	return start.Adapter
 }
 
 // pool reads the hidden states of the rows that end with this forward and hands them out.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/engine/adapters"
 	"github.com/clademl/clade/sdk/engine/schedule"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
@@ -50,6 +51,8 @@ type Config struct {
 	MaxThreads uint32
 	// Parameters is the size of the model, from which the first prefill chunk is guessed.
 	Parameters int64
+	// Adapters are those of the model, which requests choose from; nil: it takes none. The engine closes them.
+	Adapters *adapters.Book
 	// Constraints makes what narrows a request's tokens; nil refuses requests that ask for it.
 	Constraints func(*cladev1.Constraint) (Constraint, error)
 	// Speculation is what drafts tokens for the rows.
@@ -139,8 +142,17 @@ func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *
 	return e
 }
 
-// newCache makes an empty cache for a row.
-func (e *Engine) newCache() *kv.Cache { return kv.New(e.layout.Caches, e.config.Kernels != nil) }
+// emptyCache is of no row.
+func (e *Engine) emptyCache() *kv.Cache { return kv.New(e.layout.Caches, e.config.Kernels != nil) }
+
+// newCache makes an empty cache for a row, whose forwards have the row's adapters.
+func (e *Engine) newCache(r *row) *kv.Cache {
+	c := e.emptyCache()
+	if book := e.config.Adapters; book != nil {
+		c.Adapt(book.Board(), r.adapters.Stack)
+	}
+	return c
+}
 
 // submit hands a row to the loop.
 func (e *Engine) submit(r *row) error {
@@ -272,6 +284,9 @@ func (e *Engine) Close() error {
 		e.memory.runs.Clear()
 		if e.speculation != nil {
 			e.speculation.Drafter.Close()
+		}
+		if e.config.Adapters != nil {
+			e.config.Adapters.Close()
 		}
 		e.model.Close()
 		return nil

@@ -83,6 +83,9 @@ type Blueprint struct {
 	Unfused []string
 	// Uncertain says why tokens of a context depend on how the prompt is cut even on the kernels; empty where they do not. Nil: never.
 	Uncertain func(context int) string
+	// Adapts gives the path of the linear layer that an adapter's module path means, false for none. Nil: the graph takes no adapters.
+	// Every such layer must be made by nn.NewLinear and computed by sdk/nn.
+	Adapts func(module string) (layer string, ok bool)
 	// Build makes the graph over loaded weights, which it takes over, on the worker's thread.
 	Build func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) Model
 }

@@ -186,7 +186,7 @@ func (e *Engine) forward(s *mlx.Scope, f, before *flight) error {
 	for i, g := range f.segments {
 		r := f.rows[i]
 		if r.cache == nil {
-			r.cache = e.newCache()
+			r.cache = e.newCache(r)
 		}
 		if g.Drafts > 0 {
 			r.cache.Mark()

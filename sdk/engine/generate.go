@@ -19,15 +19,21 @@ func (e *Engine) Generate(ctx context.Context, job *plugin.GenerateJob, emit fun
 	if err != nil {
 		return err
 	}
+	taken, err := e.takeAdapters(job.Start.Adapter)
+	if err != nil {
+		return err
+	}
+	defer taken.Release()
 	r, err := e.newRow(req)
 	if err != nil {
 		return err
 	}
+	r.adapters = taken
 	if r.generated() >= req.limit {
 		return emit(finished(e.finish(r, cladev1.FinishReason_FINISH_REASON_LENGTH)))
 	}
 	if req.remember {
-		e.fetch(ctx, r.ids)
+		e.fetch(ctx, r.namespace(), r.ids)
 	}
 	if err := e.submit(r); err != nil {
 		return err
@@ -198,7 +204,7 @@ func (e *Engine) finish(r *row, reason cladev1.FinishReason) *cladev1.Finish {
 		g.usage.PrefillNs, g.usage.DecodeNs = uint64(r.first.Sub(r.started)), uint64(time.Since(r.first))
 	}
 	provenance := proto.Clone(e.config.Provenance).(*cladev1.Provenance)
-	provenance.Threads, provenance.Resumed = e.threads(), g.resumed
+	provenance.Threads, provenance.Resumed, provenance.Adapters = e.threads(), g.resumed, r.adapters.Names
 	if g.sampling.temperature > 0 {
 		provenance.Seed = &g.sampling.noise.Seed
 	}

@@ -43,7 +43,7 @@ func (b *Backend) identity(ctx context.Context, files *prefix.Disk, spec *cladev
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := proto.MarshalOptions{Deterministic: true}.Marshal(&cladev1.Composition{Kv: spec.Composition.GetKv(), Adapters: spec.Composition.GetAdapters()})
+	scheme, err := proto.MarshalOptions{Deterministic: true}.Marshal(&cladev1.Composition{Kv: spec.Composition.GetKv()})
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (b *Backend) identity(ctx context.Context, files *prefix.Disk, spec *cladev
 	id := prefix.Identity{
 		"engine", fmt.Sprint(Revision), "artifact", sum, "tokenizer", tokenizerDigest(path), "config", spec.ParsedConfigJson,
 		"graph", spec.Graph, d.graph.ID, b.revision(d.graph),
-		"runtime", info.MLX, info.MLXC, info.Variant, "device", d.device.Name, "dtype", d.dtype.String(), "kv and adapters", string(scheme),
+		"runtime", info.MLX, info.MLXC, info.Variant, "device", d.device.Name, "dtype", d.dtype.String(), "kv", string(scheme),
 	}
 	if d.library == nil {
 		return append(id, "stock"), nil

@@ -20,9 +20,6 @@ func newMemory(bytes int64) *memory {
 	return &memory{runs: prefix.New[*kv.Run](bytes), on: bytes > 0}
 }
 
-// shared is the namespace of requests that differ in nothing but their tokens.
-const shared = ""
-
 // restore fills the cache of a row that got a slot with what is kept of its beginning, and returns how many tokens that is. Its
 // last token is always computed: the next one is sampled from it. A row whose forward failed takes nothing from here.
 func (e *Engine) restore(r *row) int {
@@ -31,12 +28,12 @@ func (e *Engine) restore(r *row) int {
 	}
 	n := 0
 	err := e.do(func(s *mlx.Scope) error {
-		pieces, held, release := e.memory.runs.Lookup(shared, r.ids[:len(r.ids)-1])
+		pieces, held, release := e.memory.runs.Lookup(r.namespace(), r.ids[:len(r.ids)-1])
 		defer release()
 		if held == 0 {
 			return nil
 		}
-		cache := e.newCache()
+		cache := e.newCache(r)
 		parts := make([]kv.Piece, len(pieces))
 		for i, p := range pieces {
 			parts[i] = kv.Piece{Run: p.Payload, From: p.From, Tokens: p.Tokens}
@@ -71,7 +68,7 @@ func (e *Engine) worthKeeping(r *row) bool {
 	if r.cache.Forgets() && known == r.cache.Offset() {
 		return known > 0 // how the text ends there is not known of runs that go on
 	}
-	return known > 0 && e.memory.runs.Held(shared, r.past()[:known]) < known
+	return known > 0 && e.memory.runs.Held(r.namespace(), r.past()[:known]) < known
 }
 
 // past is what the row's cache may hold: the ids, and the one that ended the text, which is often the next turn's too.
@@ -81,6 +78,9 @@ func (r *row) past() []int32 {
 	}
 	return append(slices.Clip(r.ids), r.stop)
 }
+
+// namespace is the same for rows that differ in nothing but their tokens: what else changes keys and values are their adapters.
+func (r *row) namespace() string { return r.adapters.Key }
 
 // known is how many tokens are both in the row's cache and read: the cache may be one step ahead.
 func (r *row) known() int { return min(len(r.past()), r.cache.Offset()) }
@@ -92,9 +92,9 @@ func (e *Engine) remember(s *mlx.Scope, r *row, n int) {
 		run, err := r.cache.Copy(s, from, to)
 		return prefix.Piece[*kv.Run]{Payload: run, Tokens: to - from}, err
 	}
-	err := e.memory.runs.Insert(shared, ids, copied)
+	err := e.memory.runs.Insert(r.namespace(), ids, copied)
 	if err == nil && r.cache.Forgets() && r.cache.Offset() == n {
-		err = e.memory.runs.Renew(shared, ids, copied, func(pieces []prefix.Piece[*kv.Run]) bool {
+		err = e.memory.runs.Renew(r.namespace(), ids, copied, func(pieces []prefix.Piece[*kv.Run]) bool {
 			_, usable := r.cache.Usable(behind(pieces, 0))
 			return usable == n
 		})
@@ -103,7 +103,7 @@ func (e *Engine) remember(s *mlx.Scope, r *row, n int) {
 		e.totals.failures.Add(1)
 	}
 	if e.saver != nil {
-		e.saver.offer(savable{slices.Clone(ids), append(slices.Clone(r.captures), r.gen.borders...)})
+		e.saver.offer(savable{r.namespace(), slices.Clone(ids), append(slices.Clone(r.captures), r.gen.borders...)})
 	}
 }
 

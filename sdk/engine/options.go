@@ -31,6 +31,10 @@ func Options() []*cladev1.Option {
 		{Path: "numa", Doc: "the memory node of packed weights, or interleave; refused without kernels"},
 		{Path: "threads", Doc: "a maximum, for the CPU kernels; stock operations compute with one"},
 
+		{Path: "adapters", Doc: "ids of low-rank adapters among the artifacts that a request has when it names none; mlx-lm's and PEFT's formats"},
+		{Path: "adapter_bytes", Doc: "most bytes of adapters that are loaded later; none can be when absent"},
+
+		{Path: "adapter", Doc: "loaded adapters by id, joined by +, each perhaps with :scale; none is the model alone"},
 		{Path: "prefix_cache", Doc: "whether the request reads from and adds to it; yes when absent"},
 		{Path: "speculation.enabled", Doc: "whether tokens are drafted for the request; yes, where it pays, when absent; refused when the model was opened without a draft"},
 		{Path: "speculation.depth", Doc: "most tokens drafted for it at once; 0 is none"},

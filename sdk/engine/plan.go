@@ -31,6 +31,7 @@ type draft struct {
 	sampler     *mlx.Kernels              // has the kernel that picks tokens; nil: stock operations
 	own         map[string]*mlx.Operation // of the plugin's own library, that run
 	beside      []beside                  // what goes with it
+	adapters    []wishedAdapter
 }
 
 // target is what the weights are loaded for.
@@ -88,6 +89,7 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 		}
 		p.Lines = append(p.Lines, line)
 	}
+	d.planAdapters(p)
 	for _, line := range p.Lines {
 		p.TotalBytes += line.Bytes
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/engine/adapters"
 	"github.com/clademl/clade/sdk/engine/lookahead"
 	"github.com/clademl/clade/sdk/engine/schedule"
 	"github.com/clademl/clade/sdk/kv"
@@ -21,6 +22,8 @@ type row struct {
 	score  *scoring
 	embed  *embedding
 	mail   mailbox
+	// adapters stay the row's until it is released.
+	adapters adapters.Taken
 
 	text   Text           // what a drafter sees of it
 	drafts []int32        // proposed behind ids, in the forward that is next or computing

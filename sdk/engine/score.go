@@ -39,7 +39,12 @@ func (e *Engine) Score(ctx context.Context, job *plugin.ScoreJob, emit func(*cla
 	if len(job.IDs) > e.config.Context {
 		return contract.Errorf(contract.ContextTooLong, "ids", "%d tokens in a context of %d", len(job.IDs), e.config.Context)
 	}
-	r := &row{ids: job.IDs, prompt: len(job.IDs), mail: newMailbox(), score: &scoring{output: output, width: 1}}
+	taken, err := e.takeAdapters(job.Start.Adapter)
+	if err != nil {
+		return err
+	}
+	defer taken.Release()
+	r := &row{adapters: taken, ids: job.IDs, prompt: len(job.IDs), mail: newMailbox(), score: &scoring{output: output, width: 1}}
 	if output == cladev1.ScoreOutput_SCORE_OUTPUT_LOGITS {
 		r.score.width = e.layout.Vocab
 	}
@@ -65,7 +70,7 @@ func (e *Engine) Score(ctx context.Context, job *plugin.ScoreJob, emit func(*cla
 // scoreChunk computes a segment of a row that scores. The row then waits until its values are taken.
 func (e *Engine) scoreChunk(s *mlx.Scope, r *row, g schedule.Segment) error {
 	if r.cache == nil {
-		r.cache = e.newCache()
+		r.cache = e.newCache(r)
 	}
 	values, err := e.scoreValues(s, r, g.First, g.Tokens)
 	if err != nil {

@@ -41,7 +41,9 @@ type settings struct {
 	threads       int // of the kernels
 	rows          int
 	kv            family.KV
-	depth         int // most tokens drafted for a row at once; 0: none are
+	depth         int      // most tokens drafted for a row at once; 0: none are
+	preset        []string // ids of the adapters of requests that name none
+	adapterBytes  int64    // for adapters loaded later
 	placement
 }
 
@@ -49,6 +51,7 @@ type settings struct {
 func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	out := settings{
 		chunk: int(c.GetPrefillChunk()), context: int(c.GetContext()), maxGeneration: int(c.GetMaxGeneration()),
+		preset: c.GetAdapters(), adapterBytes: int64(min(c.GetAdapterBytes(), 1<<50)),
 		budget: int64(c.GetMemoryBudgetBytes()), prefixBytes: int64(min(c.GetPrefixCacheBytes(), math.MaxInt64)), kernelPolicy: c.GetKernels(), deterministic: c.GetDeterministic(),
 	}
 	if c.PrefillChunk == nil {

@@ -52,6 +52,12 @@ type Model interface {
 	Close() error
 }
 
+// Adapter is a Model whose requests choose adapters that are loaded and unloaded meanwhile. A Family that declares the option "adapter"
+// makes such Models. Adapters runs beside Generate and Score.
+type Adapter interface {
+	Adapters(ctx context.Context, req *cladev1.AdaptersRequest) (*cladev1.AdaptersResponse, error)
+}
+
 // Progresser supplies the counts of the heartbeat: they advance while the Model is alive.
 type Progresser interface {
 	Progress() (evaluations, tokens uint64)

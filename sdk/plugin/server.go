@@ -94,6 +94,9 @@ func (s *Server) Describe(_ context.Context, req *cladev1.DescribeRequest) (*cla
 		if embeds(s.manifest) {
 			r.Rpcs = append(slices.Clone(r.Rpcs), "Embed")
 		}
+		if s.options[adapterOption] {
+			r.Rpcs = append(slices.Clone(r.Rpcs), "Adapters")
+		}
 	}
 	err := s.guard("Describe", func() error {
 		if s.family.Kernels != nil {
@@ -242,6 +245,38 @@ func (s *Server) Tune(ctx context.Context, req *cladev1.TuneRequest) (*cladev1.T
 	r := &cladev1.TuneResponse{}
 	err = s.guard("Tune", func() (err error) {
 		r.Threads, err = model.Tune(ctx, req.GetThreads())
+		return err
+	})
+	return r, contract.ToStatus(err)
+}
+
+// adapterOption is the option of families whose requests choose adapters.
+const adapterOption = "adapter"
+
+// Adapters loads, unloads and lists adapters of the open model.
+func (s *Server) Adapters(parent context.Context, req *cladev1.AdaptersRequest) (*cladev1.AdaptersResponse, error) {
+	if !s.options[adapterOption] {
+		return s.UnimplementedPluginServiceServer.Adapters(parent, req)
+	}
+	if err := s.known(req); err != nil {
+		return nil, contract.ToStatus(err)
+	}
+	model, err := s.opened()
+	if err != nil {
+		return nil, contract.ToStatus(err)
+	}
+	ctx, end, err := s.begin(parent)
+	if err != nil {
+		return nil, contract.ToStatus(err)
+	}
+	defer end()
+	var r *cladev1.AdaptersResponse
+	err = s.guard("Adapters", func() (err error) {
+		a, ok := model.(Adapter)
+		if !ok {
+			return contract.Errorf(contract.UnsupportedOption, "adapters", "the open model takes none")
+		}
+		r, err = a.Adapters(ctx, req)
 		return err
 	})
 	return r, contract.ToStatus(err)

@@ -112,12 +112,13 @@ func Match(a *artifact.Artifact, params []Param, rules Rules) (*Set, error) {
 	return set, m.leftovers()
 }
 
-// Shape is that of a parameter; nil when the graph has none of that name.
-func (s *Set) Shape(name string) []int {
-	if i := slices.IndexFunc(s.sources, func(src Source) bool { return src.Name == name }); i >= 0 {
-		return s.sources[i].Shape
+// Params lists the graph's parameters.
+func (s *Set) Params() []Param {
+	out := make([]Param, len(s.sources))
+	for i, src := range s.sources {
+		out[i] = src.Param
 	}
-	return nil
+	return out
 }
 
 type matcher struct {

@@ -1,6 +1,8 @@
 package qwen3
 
 import (
+	"strings"
+
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/kernels"
@@ -25,8 +27,14 @@ func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error
 	return engine.Blueprint{
 		Layout:  engine.Layout{Vocab: c.VocabSize, Caches: c.Caches()},
 		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes,
-		Build: func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model { return New(s, c, w, dtype) },
+		Adapts: c.adapts,
+		Build:  func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model { return New(s, c, w, dtype) },
 	}, nil
+}
+
+// adapts are the linear layers of the blocks: the head shares its matrix with the embedding in many checkpoints.
+func (c Config) adapts(module string) (string, bool) {
+	return module, strings.HasPrefix(module, "model.layers.")
 }
 
 // tokenBytes counts what one token of an evaluation holds at the widest place of a block: the residual stream and norms, and

@@ -2,6 +2,7 @@ package dense
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/engine"
@@ -31,7 +32,8 @@ func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error
 	return engine.Blueprint{
 		Layout:  engine.Layout{Vocab: c.VocabSize, Caches: c.Caches()},
 		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes, Notes: c.Notes, Unfused: c.unfused(), Uncertain: c.uncertain,
-		Build: func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model { return New(s, c, w, dtype) },
+		Adapts: c.adapts,
+		Build:  func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model { return New(s, c, w, dtype) },
 	}, nil
 }
 
@@ -64,6 +66,11 @@ func (c Config) uncertain(context int) string {
 		return fmt.Sprintf("the base of positions grows with a sequence beyond %d tokens", c.MaxPositions)
 	}
 	return ""
+}
+
+// adapts are the linear layers of the blocks: the head shares its matrix with the embedding in many checkpoints.
+func (c Config) adapts(module string) (string, bool) {
+	return module, strings.HasPrefix(module, "model.layers.")
 }
 
 // tokenBytes counts what one token of an evaluation holds at the widest place of a block: the residual stream and norms, and

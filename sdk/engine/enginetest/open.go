@@ -12,8 +12,10 @@ import (
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/engine"
+	"github.com/clademl/clade/sdk/engine/adapters"
 	"github.com/clademl/clade/sdk/family"
 	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/nn"
 	"github.com/clademl/clade/sdk/weights"
 )
 
@@ -73,12 +75,20 @@ type Subject struct {
 	Manifest string // the plugin.yaml with the record
 	Path     string // the checkpoint
 	Target   weights.Target
+	// Adapters are loaded with the model, and later ones where AdapterBytes, the room of all, lets them.
+	Adapters     []adapters.Spec
+	AdapterBytes int64
 	// Config of the engine; what the model says is filled in. A Context of 0 is 512.
 	Config engine.Config
 }
 
 // Model builds the graph on a worker of its own. The test ends with no live array.
 func (s Subject) Model(t testing.TB) (*mlx.Worker, engine.Model, engine.Blueprint) {
+	t.Helper()
+	return s.model(t, nn.NewBoard())
+}
+
+func (s Subject) model(t testing.TB, board *nn.Board) (*mlx.Worker, engine.Model, engine.Blueprint) {
 	t.Helper()
 	a, err := artifact.Open(s.Path)
 	require.NoError(t, err)
@@ -94,6 +104,7 @@ func (s Subject) Model(t testing.TB) (*mlx.Worker, engine.Model, engine.Blueprin
 		if err != nil {
 			return err
 		}
+		tensors.UseBoard(board)
 		model = b.Build(scope, tensors, s.Target.DType)
 		return scope.Err()
 	}))
@@ -104,7 +115,8 @@ func (s Subject) Model(t testing.TB) (*mlx.Worker, engine.Model, engine.Blueprin
 func (s Subject) Open(t testing.TB) *engine.Engine {
 	t.Helper()
 	before := mlx.LiveHandles()
-	worker, model, b := s.Model(t)
+	board := nn.NewBoard()
+	worker, model, b := s.model(t, board)
 	config := s.Config
 	if config.Context == 0 {
 		config.Context = 512
@@ -114,6 +126,12 @@ func (s Subject) Open(t testing.TB) *engine.Engine {
 	}
 	config.EOS, config.Provenance, config.MaxThreads = b.EOS, &cladev1.Provenance{}, 2
 	config.Kernels, config.Sampler = s.Target.Kernels, s.Target.Kernels
+	if len(s.Adapters) > 0 || s.AdapterBytes > 0 {
+		config.Adapters = adapters.NewBook(adapters.Model{Params: b.Weights.Params(), Layer: b.Adapts, Kernels: s.Target.Kernels}, board, worker, s.AdapterBytes)
+		for _, a := range s.Adapters {
+			require.NoError(t, config.Adapters.Load(context.Background(), a))
+		}
+	}
 	e := engine.New(Runtime(t), worker, model, config)
 	t.Cleanup(func() {
 		require.NoError(t, e.Close())
