@@ -168,7 +168,7 @@ AttentionSegment plain(DType t, int dim, int offset, int rows, std::vector<uint8
 // Coded caches in blocks that lie in any order: the same bits everywhere, in any cut, and those of a dense cache of what the codes
 // stand for, but for the order of turbo's rotation.
 void coded() {
-  const int heads = 4, kv = 2, total = 530, tiles = 3;
+  const int heads = 2, kv = 1, total = 270, tiles = 3;
   struct Case {
     RowCode keys, values;
     int dim, window, keep;
