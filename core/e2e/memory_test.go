@@ -138,7 +138,8 @@ func compareFull(t *testing.T, path string, w compose.Wishes, answer int) {
 	t.Logf("plan %dk, of which %dk for prefixes; peak %dk", plan>>10, kept>>10, peak>>10)
 	slack := max(int64(planSlack), plan/20)
 	require.LessOrEqual(t, peak, plan+slack, "the process takes more than the plan")
-	require.GreaterOrEqual(t, peak, plan-slack, "the plan takes more than the process")
+	// A load's pieces are gone by then, and what the prefix cache took is no room for the pool of freed memory.
+	require.GreaterOrEqual(t, peak, plan-max(slack, plan/8), "the plan takes more than the process")
 }
 
 func TestPeakMemoryIsThePlanWithAllRowsFilledAndThePrefixCacheFull(t *testing.T) {
