@@ -28,6 +28,9 @@ const (
 	unsaved = 64
 	// saveLimit is how long an engine that closes goes on writing.
 	saveLimit = 3 * time.Second
+	// nameLimit is how long after an engine's start requests wait for the model's identity. One that takes longer is made for the
+	// first time, and nothing is on disk under it.
+	nameLimit = 3 * time.Second
 	// complainEvery bounds how often the log has a failed write.
 	complainEvery = time.Minute
 )
@@ -38,6 +41,7 @@ const (
 type saver struct {
 	Disk
 	identity atomic.Pointer[prefix.Identity]
+	named    chan struct{} // closed once the identity is known, or will not be
 	texts    chan savable
 	closing  chan struct{}
 	ctx      context.Context
@@ -59,7 +63,7 @@ func (e *Engine) startSaver() *saver {
 	if e.config.Disk == nil || !e.memory.on {
 		return nil
 	}
-	t := &saver{Disk: *e.config.Disk, texts: make(chan savable, unsaved), closing: make(chan struct{}), ended: make(chan struct{})}
+	t := &saver{Disk: *e.config.Disk, texts: make(chan savable, unsaved), closing: make(chan struct{}), ended: make(chan struct{}), named: make(chan struct{})}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	go t.loop(e)
 	return t
@@ -68,13 +72,16 @@ func (e *Engine) startSaver() *saver {
 func (t *saver) loop(e *Engine) {
 	defer close(t.ended)
 	id, err := t.Identity(t.ctx)
+	if err == nil {
+		t.identity.Store(&id)
+	}
+	close(t.named)
 	if err != nil {
 		if t.ctx.Err() == nil {
 			t.complain(fmt.Errorf("nothing is kept on disk: the model cannot be named: %w", err))
 		}
 		return
 	}
-	t.identity.Store(&id)
 	for {
 		select {
 		case text := <-t.texts:
@@ -227,6 +234,11 @@ func (e *Engine) fetch(ctx context.Context, namespace string, ids []int32) {
 	t := e.saver
 	if t == nil {
 		return
+	}
+	select { // right after a start the first requests wait for it: what they would compute instead takes longer
+	case <-t.named:
+	case <-time.After(time.Until(e.started.Add(nameLimit))):
+	case <-ctx.Done():
 	}
 	id := t.identity.Load()
 	if id == nil {

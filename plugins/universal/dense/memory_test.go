@@ -92,7 +92,10 @@ func onDisk(t *testing.T, dir string, id prefix.Identity) engine.Config {
 	files, err := prefix.OpenDisk(dir, 1<<30)
 	require.NoError(t, err)
 	return engine.Config{Context: 512, PrefillChunk: 64, PrefixBytes: 1 << 30, Rows: 4, Queue: 16, DType: mlx.Float32, Disk: &engine.Disk{
-		Disk: files, Label: "tiny", Identity: func(context.Context) (prefix.Identity, error) { return id, nil },
+		Disk: files, Label: "tiny", Identity: func(context.Context) (prefix.Identity, error) {
+			time.Sleep(50 * time.Millisecond) // as long as a tokenizer takes to be read: the first request waits for it
+			return id, nil
+		},
 	}}
 }
 
@@ -100,13 +103,6 @@ func onDisk(t *testing.T, dir string, id prefix.Identity) engine.Config {
 func until(t *testing.T, e *engine.Engine, fact func(s *cladev1.StatsResponse) bool) {
 	t.Helper()
 	require.Eventually(t, func() bool { return fact(e.Stats()) }, waitLimit, waitStep)
-}
-
-// firstAnswer is generate on an engine whose disk is ready: it reads nothing before the model's identity is known.
-func firstAnswer(t *testing.T, e *engine.Engine, ids []int32, start *cladev1.GenerateStart) answer {
-	t.Helper()
-	time.Sleep(20 * time.Millisecond)
-	return generate(t, e, ids, start)
 }
 
 // What was on disk when the engine closed is used by the next one, to the message border where another chat parts.
@@ -118,13 +114,13 @@ func TestARestartKeepsWhatIsOnDisk(t *testing.T) {
 	}
 	system, chat := tiny.Prompt(300, 256), tiny.Prompt(440, 256)
 	first := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
-	want := firstAnswer(t, first, chat, start(300))
+	want := generate(t, first, chat, start(300))
 	require.Zero(t, want.finish.Usage.CachedTokens)
 	require.NoError(t, first.Close(), "what waits is written")
 
 	second := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
 	other := append(slices.Clone(system), tiny.Prompt(90, 251)...)
-	got := firstAnswer(t, second, other, start(300))
+	got := generate(t, second, other, start(300))
 	require.EqualValues(t, 300, got.finish.Usage.CachedTokens, "a different chat with the same beginning")
 	require.Equal(t, generate(t, cold, other, start()).ids, got.ids)
 	again := append(append(slices.Clone(chat), want.ids...), 7, 7, 7)
@@ -138,7 +134,7 @@ func TestARestartKeepsWhatIsOnDisk(t *testing.T) {
 	require.NoError(t, second.Close())
 
 	third := openConfig(t, tinyPaths[testModel], onDisk(t, dir, prefix.Identity{"tiny", "another dtype"}))
-	require.Zero(t, firstAnswer(t, third, again, start(300)).finish.Usage.CachedTokens, "what another model kept is none of this one's")
+	require.Zero(t, generate(t, third, again, start(300)).finish.Usage.CachedTokens, "what another model kept is none of this one's")
 }
 
 // Writing goes on beside requests; two engines share a folder.
@@ -147,10 +143,10 @@ func TestEnginesShareWhatIsOnDiskWhileTheyRun(t *testing.T) {
 	one := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
 	start := &cladev1.GenerateStart{MaxTokens: ptr(uint32(4))}
 	prompt := tiny.Prompt(400, 256)
-	want := firstAnswer(t, one, prompt, start)
+	want := generate(t, one, prompt, start)
 	until(t, one, func(s *cladev1.StatsResponse) bool { return s.PrefixDiskWrittenTokens >= 400 })
 	two := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
-	got := firstAnswer(t, two, prompt, start)
+	got := generate(t, two, prompt, start)
 	require.EqualValues(t, 256, got.finish.Usage.CachedTokens, "the multiple of a run below: no border was named")
 	require.Equal(t, want.ids, got.ids)
 }
@@ -161,7 +157,7 @@ func TestADamagedRunOnDiskChangesNoToken(t *testing.T) {
 	start := &cladev1.GenerateStart{MaxTokens: ptr(uint32(20)), RestorePoints: []uint32{100, 300}}
 	prompt := tiny.Prompt(440, 256)
 	first := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
-	want := firstAnswer(t, first, prompt, start)
+	want := generate(t, first, prompt, start)
 	require.NoError(t, first.Close())
 	files, err := filepath.Glob(filepath.Join(dir, "*.kv"))
 	require.NoError(t, err)
@@ -175,13 +171,13 @@ func TestADamagedRunOnDiskChangesNoToken(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(files[i], damage(data), 0o600))
 		e := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
-		got := firstAnswer(t, e, prompt, start)
+		got := generate(t, e, prompt, start)
 		require.Equal(t, want.ids, got.ids)
 		require.Less(t, int(got.finish.Usage.CachedTokens), 439)
 		require.NoError(t, e.Close(), "writes it again")
 	}
 	e := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
-	require.EqualValues(t, 300, firstAnswer(t, e, prompt, start).finish.Usage.CachedTokens)
+	require.EqualValues(t, 300, generate(t, e, prompt, start).finish.Usage.CachedTokens)
 }
 
 // A disk that takes nothing costs no request anything but what it would have kept.
@@ -192,7 +188,7 @@ func TestADiskThatCannotBeWrittenIsCounted(t *testing.T) {
 	e := openConfig(t, tinyPaths[testModel], onDisk(t, dir, prefix.Identity{"tiny"}))
 	require.NoError(t, os.RemoveAll(dir))
 	require.NoError(t, os.WriteFile(dir, nil, 0o600)) // no folder any more: whoever asks, nothing can be made there
-	require.Equal(t, want.ids, firstAnswer(t, e, prompt, start).ids)
+	require.Equal(t, want.ids, generate(t, e, prompt, start).ids)
 	until(t, e, func(s *cladev1.StatsResponse) bool { return s.PrefixDiskFailures > 0 })
 	require.Equal(t, want.ids, generate(t, e, prompt, start).ids)
 }
@@ -219,7 +215,7 @@ func TestACacheThatForgetsIsGoneOnWithFromWhereItWasCaptured(t *testing.T) {
 	wantNext := generate(t, cold, next, start()).ids
 
 	e := openConfig(t, tinyPaths[window], config())
-	require.Equal(t, want.ids, firstAnswer(t, e, chat, start(700, 1990)).ids)
+	require.Equal(t, want.ids, generate(t, e, chat, start(700, 1990)).ids)
 	got := generate(t, e, next, start(700, 1990, 2020))
 	require.Equal(t, wantNext, got.ids)
 	require.EqualValues(t, 2019, got.finish.Usage.CachedTokens, "the whole last turn but for the token that nobody computed yet")
@@ -230,7 +226,7 @@ func TestACacheThatForgetsIsGoneOnWithFromWhereItWasCaptured(t *testing.T) {
 	require.NoError(t, e.Close())
 
 	e = openConfig(t, tinyPaths[window], config())
-	got = firstAnswer(t, e, other, start(700))
+	got = generate(t, e, other, start(700))
 	require.Equal(t, wantOther, got.ids)
 	require.Greater(t, int(got.finish.Usage.CachedTokens), 700, "from disk")
 	got = generate(t, e, next, start(700, 1990, 2020))
