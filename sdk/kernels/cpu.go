@@ -68,9 +68,18 @@ var AttendCaches = Kernel{
 	Fallback: "rows are coded and decoded by MLX's operations, and its scaled dot product attention reads them as floats",
 }
 
+// Experts is a mixture of experts with its router's choice.
+var Experts = Kernel{
+	Name: "experts",
+	Signature: "x [.., in], logits [.., experts], gate and up [experts width, in], down [experts in, width] dense or affine, residual [.., in]? " +
+		"-> [.., in]",
+	Devices:  []string{"cpu"},
+	Fallback: "MLX's argpartition, and its gather_mm over float32 matrices, rows sorted by expert from 64 picks on",
+}
+
 // CPU is the registry of all of them.
 func CPU() Registry {
-	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches, Sample)
+	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches, Sample, Experts)
 }
 
 // Tested is the runtime's library with every kernel compared with its fallback once.
@@ -105,6 +114,7 @@ var tests = map[string]func(*mlx.Scope, *mlx.Kernels) error{
 	Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend, LinearInt8.Name: testLinearInt8,
 	AttendRows.Name: testAttendRows, LinearUpdates.Name: testLinearUpdates,
 	AttendCaches.Name: testAttendCaches, Sample.Name: testSample,
+	Experts.Name: testExperts,
 }
 
 // SelfTest is the result of the comparison at load.

@@ -39,6 +39,7 @@ typedef struct {
 	F(int, kernels_place, (int))                  \
 	F(int, linear_updates, (mlx_array *, mlx_array, const weight *, int, int, mlx_array, float, mlx_array, const ck_update *, int, \
 	                        mlx_stream))          \
+	F(int, experts, (mlx_array *, mlx_array, mlx_array, weight, weight, weight, int, int, bool, mlx_array, mlx_stream))          \
 	F(int, kernels_revision, (void))              \
 	F(int, attend_rows, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const int *, const int *, mlx_array, mlx_array, \
 	                     mlx_array, const ck_attention *, mlx_stream)) \
@@ -153,6 +154,18 @@ cx_out ck_linear_updates(void *x, void *const *weights, int count, int gate, voi
 	}
 	int rc = failed(p_linear_updates(&res, (mlx_array){x}, ws, count, gate, (mlx_array){norm}, eps, (mlx_array){residual}, updates,
 	                                 changes, (mlx_stream){stream}));
+	return (cx_out){res.ctx, rc};
+}
+
+cx_out ck_experts(void *x, void *logits, void *gate, void *up, void *down, int experts, int top_k, bool normalize, void *residual,
+                  void *stream) {
+	mlx_array res = {0};
+	if (p_experts == NULL) {
+		cx_set_error("the runtime's libcladekernels lacks clade_experts");
+		return (cx_out){NULL, 1};
+	}
+	int rc = failed(p_experts(&res, (mlx_array){x}, (mlx_array){logits}, (weight){gate}, (weight){up}, (weight){down}, experts, top_k,
+	                          normalize, (mlx_array){residual}, (mlx_stream){stream}));
 	return (cx_out){res.ctx, rc};
 }
 

@@ -56,6 +56,8 @@ typedef struct {
 bool ck_updates(void);
 cx_out ck_linear_updates(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual,
                          const ck_update *updates, int changes, void *stream);
+cx_out ck_experts(void *x, void *logits, void *gate, void *up, void *down, int experts, int top_k, bool normalize, void *residual,
+                  void *stream);
 cx_out ck_embed(void *ids, void *w, int dtype, void *stream);
 ck_three ck_attend(void *qkv, void *keys, void *values, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream);
 

@@ -61,7 +61,10 @@ type Target struct {
 
 // packs reports whether a source goes to the kernels: the matrices that a graph multiplies by or looks rows up in.
 func (t Target) packs(src Source) bool {
-	return t.Kernels != nil && len(src.Shape) == 2 && !src.Plain && strings.HasSuffix(src.Name, ".weight")
+	if t.Kernels == nil || src.Plain || !strings.HasSuffix(src.Name, ".weight") {
+		return false
+	}
+	return len(src.Shape) == 2 || src.Experts && src.Shape[1]%kernelPanel == 0 && src.Shape[2]%kernelPanel == 0
 }
 
 // Load reads all parameters. Arrays of float tensors have the target's dtype, of quantized ones float32. report is called
@@ -99,9 +102,13 @@ func (s *Set) Load(ctx context.Context, scope *mlx.Scope, target Target, report 
 	return out, nil
 }
 
+// kernelPanel is how many rows of a matrix the kernels hold together: experts are told apart where each is whole panels.
+const kernelPanel = 16
+
+// loadsAs is the dtype of an array. MLX gathers the matrices of experts on the CPU in float32 only.
 func (src Source) loadsAs(dtype mlx.DType) mlx.DType {
 	stored, float := src.codec.(floatCodec)
-	if src.codec.quantized() || src.KeepFloat32 && float && stored.dtype() == mlx.Float32 {
+	if src.codec.quantized() || src.Experts || src.KeepFloat32 && float && stored.dtype() == mlx.Float32 {
 		return mlx.Float32
 	}
 	return dtype
@@ -155,7 +162,7 @@ func (l *loader) pack(src Source, target Target) (*mlx.Packed, error) {
 		if p, err = l.packAs(src, target.Kernels, how); errors.Is(err, quant.ErrNotHeld) {
 			continue
 		}
-		if err == nil && target.Int8 && how.affine != nil {
+		if err == nil && target.Int8 && how.affine != nil && !src.Experts {
 			if err = p.SetInt8(true); err != nil {
 				p.Close()
 			}
@@ -166,7 +173,7 @@ func (l *loader) pack(src Source, target Target) (*mlx.Packed, error) {
 }
 
 func (l *loader) packAs(src Source, kernels *mlx.Kernels, how packing) (_ *mlx.Packed, err error) {
-	rows, width := src.Shape[0], src.Shape[1]
+	rows, width := src.geometry()
 	out, err := how.reserve(kernels, rows, width)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name, err)
@@ -210,7 +217,7 @@ func (src Source) verbatim(how packing) bool {
 
 // stage makes a piece what the kernels take, its rows in the graph's order.
 func (l *loader) stage(src Source, how packing, p piece) ([parts][]byte, error) {
-	rows, width := src.Shape[0], src.Shape[1]
+	rows, width := src.geometry()
 	sizes := how.rowBytes(width)
 	for i, n := range sizes {
 		l.staged[i] = grown(l.staged[i], p.count*n)

@@ -26,6 +26,10 @@ type Param struct {
 	Plain bool
 	// KeepFloat32 leaves an array that is stored as F32 so, whatever the graph computes in.
 	KeepFloat32 bool
+	// Experts is true for [experts, out, in]: a matrix for each expert.
+	Experts bool
+	// Joined names the tensors, in order, that a parameter of experts is read from when it is not stored as one.
+	Joined []string
 }
 
 // Part is a parameter's rows within a stored tensor: of each of Groups equal runs of its rows, as many as belong to the parameter,
@@ -52,6 +56,16 @@ func (p Param) stored() Param {
 		p.Shape[0] = p.Part.Rows
 	}
 	return p
+}
+
+// place is where row r of the source's rows lies, in which tensor, and how many follow each other from there.
+func (src Source) place(i, r, rows int) (t artifact.Tensor, at, run int) {
+	if len(src.joined) == 0 {
+		at, run = src.Part.row(r, rows)
+		return src.reads[i], at, run
+	}
+	each := rows / len(src.joined)
+	return src.joined[r/each], r % each, each - r%each
 }
 
 // geometry is how a parameter is read: rows of so many values. Values of a vector that change places are rows.
@@ -85,6 +99,8 @@ type Source struct {
 	codec codec
 	// reads lists what is read row by row: the tensor, and a quantized one's scales and biases.
 	reads []artifact.Tensor
+	// joined are tensors whose rows follow one another in the place of reads[0], which is the first of them; nil for one tensor.
+	joined []artifact.Tensor
 	// global is one float32 that scales the whole tensor; nil for a tensor without.
 	global *artifact.Tensor
 }
@@ -175,6 +191,9 @@ func (m *matcher) part(p Param) (Source, error) {
 
 func (m *matcher) source(p Param) (Source, error) {
 	t, ok := m.take(p.Name)
+	if !ok && len(p.Joined) > 0 && m.has(p.Joined[0]) {
+		return m.join(p)
+	}
 	if !ok {
 		return Source{}, contract.Errorf(contract.ArtifactCorrupt, filepath.Base(m.artifact.Path)+": "+p.Name, "this tensor is missing")
 	}
@@ -189,6 +208,31 @@ func (m *matcher) source(p Param) (Source, error) {
 		return Source{}, corrupt(t, "the config lists it as quantized, but %s.scales is missing", path)
 	}
 	return m.plain(p, t)
+}
+
+func (m *matcher) has(name string) bool {
+	_, ok := m.stored[name]
+	return ok
+}
+
+// join is a parameter whose experts are stored one by one, in one format.
+func (m *matcher) join(p Param) (Source, error) {
+	var out Source
+	for i, name := range p.Joined {
+		part, err := m.source(Param{Name: name, Shape: p.Shape[1:]})
+		switch {
+		case err != nil:
+			return Source{}, err
+		case len(part.reads) != 1:
+			return Source{}, corrupt(part.reads[0], "is quantized alone: experts are quantized together")
+		case i == 0:
+			out = Source{Param: p, codec: part.codec, reads: part.reads}
+		case part.codec != out.codec:
+			return Source{}, corrupt(part.reads[0], "is %s beside parts of %s", part.codec, out.codec)
+		}
+		out.joined = append(out.joined, part.reads[0])
+	}
+	return out, nil
 }
 
 // plain is a tensor of floats or of GGUF blocks.
@@ -271,22 +315,26 @@ func (m *matcher) floatBlock(p Param, path string, packed, scales artifact.Tenso
 	return src, Module{shape, block.Mode}, nil
 }
 
-// codesOf infers bits and group of a matrix [out, in] from the shapes of its codes and scales.
+// codesOf infers bits and group of a matrix [.., out, in] from the shapes of its codes and scales.
 func codesOf(p Param, packed, scales artifact.Tensor) (quant.Affine, error) {
-	if len(p.Shape) != 2 || len(packed.Shape) != 2 || len(scales.Shape) != 2 {
+	n := len(p.Shape) - 1
+	if n < 1 || len(packed.Shape) != n+1 || len(scales.Shape) != n+1 {
 		return quant.Affine{}, corrupt(packed, "a quantized tensor has shape %v and scales %v, the config makes it %v",
 			packed.Shape, scales.Shape, p.Shape)
 	}
-	out, in := int64(p.Shape[0]), int64(p.Shape[1])
+	fits := func(shape []int64) bool {
+		return slices.EqualFunc(shape[:n], p.Shape[:n], func(a int64, b int) bool { return a == int64(b) })
+	}
+	in, words, groups := int64(p.Shape[n]), packed.Shape[n], scales.Shape[n]
 	switch {
 	case packed.DType != artifact.U32:
 		return quant.Affine{}, corrupt(packed, "packed codes are %s, not U32", packed.DType)
-	case packed.Shape[0] != out || scales.Shape[0] != out || scales.Shape[1] == 0 || in%scales.Shape[1] != 0:
+	case !fits(packed.Shape) || !fits(scales.Shape) || groups == 0 || in%groups != 0:
 		return quant.Affine{}, corrupt(packed, "packed %v with scales %v cannot hold a matrix of %v", packed.Shape, scales.Shape, p.Shape)
-	case packed.Shape[1] > in || packed.Shape[1]*32%in != 0:
+	case words > in || words*32%in != 0:
 		return quant.Affine{}, corrupt(packed, "packed %v holds no whole number of bits for each value of a matrix of %v", packed.Shape, p.Shape)
 	}
-	return quant.Affine{Bits: int(packed.Shape[1] * 32 / in), Group: int(in / scales.Shape[1])}, nil
+	return quant.Affine{Bits: int(words * 32 / in), Group: int(in / groups)}, nil
 }
 
 func (m *matcher) leftovers() error {

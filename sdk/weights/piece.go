@@ -50,10 +50,10 @@ func (l *loader) pieces(src Source, rows, width int, use func(piece) error) erro
 	most := src.pieceRows(rows, rowTotal)
 	read := func(first, turn int) (piece, error) {
 		p := piece{first: first, count: min(most, rows-first), sizes: sizes}
-		for i, t := range src.reads {
+		for i := range src.reads {
 			l.buffers[turn][i] = grown(l.buffers[turn][i], p.count*sizes[i])
 			for done := 0; done < p.count; {
-				at, run := src.Part.row(first+done, rows)
+				t, at, run := src.place(i, first+done, rows)
 				run = min(run, p.count-done)
 				if err := l.read(t, l.buffers[turn][i][done*sizes[i]:(done+run)*sizes[i]], at*sizes[i]); err != nil {
 					return p, err

@@ -44,10 +44,11 @@ func (s *Set) LoadedBytes(target Target) (int64, error) {
 
 func (src Source) packedBytes(target Target) (int64, error) {
 	how := src.codec.packings(target.DType)[0]
+	rows, width := src.geometry()
 	if how.affine == nil {
-		return target.Kernels.DenseBytes(src.Shape[0], src.Shape[1], how.dtype)
+		return target.Kernels.DenseBytes(rows, width, how.dtype)
 	}
-	return target.Kernels.AffineBytes(src.Shape[0], src.Shape[1], *how.affine)
+	return target.Kernels.AffineBytes(rows, width, *how.affine)
 }
 
 // reserve allocates a matrix in the kernels' memory.
@@ -92,7 +93,7 @@ func (s *Set) Elements() int64 {
 func (s *Set) Widest() int {
 	most := 0
 	for _, src := range s.sources {
-		if len(src.Shape) == 2 {
+		if len(src.Shape) == 2 { // those of experts are never rounded
 			most = max(most, src.Shape[1])
 		}
 	}
@@ -116,7 +117,7 @@ func (s *Set) Rounding(target Target) (rounded int, exact string) {
 	for _, src := range s.sources {
 		switch {
 		case !target.packs(src):
-		case src.codec.packings(target.DType)[0].affine == nil:
+		case src.codec.packings(target.DType)[0].affine == nil, src.Experts:
 			counts[src.codec.String()]++
 		default:
 			rounded++

@@ -112,6 +112,24 @@ int clade_linear_updates(
     int changes,
     clade_stream s);
 
+/* A mixture of experts: softmax of logits [..., experts] in float32, the top_k likeliest of each row (of equals those with the higher
+ * number, as MLX's argpartition has it), their probabilities made to sum to 1 where normalize says so, and of each
+ * down_e(silu(gate_e x) * up_e x) times its probability; then + residual. gate, up [experts * width, k] and down [experts * k, width]
+ * hold every expert's rows one after another; k and width are multiples of 16. Weights that round x do not here. Beside "experts" in
+ * the list. */
+int clade_experts(
+    clade_array* res,
+    clade_array x,
+    clade_array logits,
+    clade_weight gate,
+    clade_weight up,
+    clade_weight down,
+    int experts,
+    int top_k,
+    bool normalize,
+    clade_array residual,
+    clade_stream s);
+
 /* Rows of a weight as [..., k] of dtype, by int32/uint32 ids. */
 int clade_embed(clade_array* res, clade_array ids, clade_weight w, int dtype, clade_stream s);
 

@@ -5,50 +5,21 @@
 #include <cstring>
 #include <new>
 
+#include "panels.h"
 #include "pool.h"
 
 namespace clade {
 
 namespace {
 
-constexpr int kLanes = 16;
 // Floats of x that one pass over the panels keeps in the second-level cache.
 constexpr size_t kRowBlockFloats = 192 * 1024;
 
-enum Slot { kRows = 0, kNorm, kPanels, kTile, kRounded = 8, kPart, kWide, kLow };
 
 struct Buffer {
   float* p = nullptr;
   size_t n = 0;
   ~Buffer() { std::free(p); }
-};
-
-// Where a tile's products go.
-struct Sink {
-  DType dtype;
-  Gate gate;
-  const uint8_t* residual;
-  uint8_t* out;
-  size_t ld;  // columns of out
-
-  void round(float* v) const {
-    if (dtype == DType::f32) return;
-    uint16_t h[kLanes];
-    level().narrow(dtype, v, kLanes, h);
-    level().widen(dtype, h, kLanes, v);
-  }
-
-  // n <= 16 finished values of one row starting at column col.
-  void put(float* v, int row, int col, int n) const {
-    const size_t size = dtype == DType::f32 ? 4 : 2, at = (size_t(row) * ld + size_t(col)) * size;
-    if (residual) {
-      float r[kLanes] = {};
-      round(v);
-      level().widen(dtype, residual + at, size_t(n), r);
-      for (int i = 0; i < kLanes; i++) v[i] += r[i];
-    }
-    level().narrow(dtype, v, size_t(n), out + at);
-  }
 };
 
 void add_bias(const Weight& w, int panel, float* v) {
@@ -60,23 +31,6 @@ void add_bias(const Weight& w, int panel, float* v) {
 bool same_shape(const PanelShape& a, const PanelShape& b) {
   return a.format == b.format && a.scale == b.scale && a.group == b.group;
 }
-
-// Panels that one tile call takes straight from storage for so few rows.
-int direct_panels(int rows) { return rows <= 2 ? 4 : 2; }
-
-// A block of rows of x: as floats, and rounded to 8 bits for each width of group that is multiplied so.
-struct Rows {
-  const float* x;
-  const std::vector<QuantRows>* rounded;
-  int first, count;
-
-  const QuantRows* rounded_for(const Weight& w) const {
-    if (w.int8)
-      for (const QuantRows& q : *rounded)
-        if (q.group == w.shape.group) return &q;
-    return nullptr;
-  }
-};
 
 // A panel, and the rows of x that its products round; null for exact ones.
 struct Operand {
@@ -128,7 +82,8 @@ void multiply(const Operand* operands, int count, const Rows& r, float* out) {
   l.tile(f, p, count, x, ldx, rows, out, ldo);
 }
 
-// Panels [begin, end) of one weight over a block of rows; col is the weight's first column in out.
+}  // namespace
+
 void plain_panels(const Weight& w, int begin, int end, const Rows& r, int col, const Sink& sink) {
   const int rows = r.count, step = rows <= level().max_direct_rows ? direct_panels(rows) : 2;
   for (int p = begin; p < end;) {
@@ -148,8 +103,7 @@ void plain_panels(const Weight& w, int begin, int end, const Rows& r, int col, c
   }
 }
 
-// Panels [begin, end) of gate and up together.
-void gated_panels(const Weight& gate, const Weight& up, int begin, int end, const Rows& r, const Sink& sink) {
+void gated_panels(const Weight& gate, const Weight& up, int begin, int end, const Rows& r, int col, const Sink& sink) {
   const Level& l = level();
   const int rows = r.count, step = rows <= l.max_direct_rows ? direct_panels(rows) / 2 : 1;
   for (int p = begin; p < end;) {
@@ -170,16 +124,14 @@ void gated_panels(const Weight& gate, const Weight& up, int begin, int end, cons
         sink.round(g);
         sink.round(u);
         (sink.gate == Gate::silu ? l.silu_mul : l.gelu_tanh_mul)(g, u, kLanes, g);
-        sink.put(g, r.first + m, (p + i) * kLanes, std::min(kLanes, gate.n - (p + i) * kLanes));
+        sink.put(g, r.first + m, col + (p + i) * kLanes, std::min(kLanes, gate.n - (p + i) * kLanes));
       }
     p += pairs;
   }
 }
 
-}  // namespace
-
 float* scratch(int slot, size_t n) {
-  static thread_local Buffer buffers[12];
+  static thread_local Buffer buffers[kSlots];
   Buffer& b = buffers[slot];
   if (b.n < n) {
     std::free(b.p);
@@ -285,7 +237,7 @@ void products(const std::vector<std::shared_ptr<const Weight>>& weights, const f
     for (int first_row = 0; first_row < rows; first_row += block) {
       const Rows r{xs, &codes, first_row, std::min(block, rows - first_row)};
       if (sink.gate != Gate::none) {
-        gated_panels(*weights[0], *weights[1], b, e, r, sink);
+        gated_panels(*weights[0], *weights[1], b, e, r, 0, sink);
         continue;
       }
       int first = 0, col = column;

@@ -4,6 +4,7 @@
 
 #include "clade_kernels.h"
 #include "error.h"
+#include "experts.h"
 #include "linear.h"
 #include "mlx/allocator.h"
 #include "mlx/backend/cpu/encoder.h"
@@ -56,6 +57,30 @@ class Linear : public Primitive {
  private:
   LinearCall call_;
   bool norm_, residual_;
+};
+
+// in: x, logits, [residual].
+class Experts : public Primitive {
+ public:
+  Experts(mx::Stream s, ExpertsCall call, bool residual) : Primitive(s), call_(std::move(call)), residual_(residual) {}
+  const char* name() const override { return "clade_experts"; }
+  void eval_cpu(const std::vector<mx::array>& in, std::vector<mx::array>& outs) override {
+    mx::array& out = outs[0];
+    out.set_data(mx::allocator::malloc(out.nbytes()));
+    Contiguous x(in[0]), logits(in[1]);
+    std::vector<Contiguous> more;
+    if (residual_) more.emplace_back(in[2]);
+    const int rows = int(in[0].size() / size_t(call_.k()));
+    mx::cpu::get_command_encoder(stream()).dispatch(
+        [call = call_, dtype = dtype_of(out.dtype()), x, logits, more, rows, y = out.data<uint8_t>()] {
+          Pool::get().evaluating();
+          call.run(dtype, x.read(), logits.read(), rows, more.empty() ? nullptr : more[0].read(), y);
+        });
+  }
+
+ private:
+  ExpertsCall call_;
+  bool residual_;
 };
 
 class Embed : public Primitive {
@@ -131,6 +156,33 @@ int clade_linear_updates(clade_array* res, clade_array x, const clade_weight* we
     give(res, mx::array(std::move(shape), in.dtype(),
                         std::make_shared<Linear>(stream_of(s), std::move(call), norm_weight.ctx, residual.ctx),
                         std::move(inputs)));
+  });
+}
+
+int clade_experts(clade_array* res, clade_array x, clade_array logits, clade_weight gate, clade_weight up, clade_weight down,
+                  int experts, int top_k, bool normalize, clade_array residual, clade_stream s) {
+  return guard("clade_experts", [&] {
+    const mx::array &in = array_of(x), &router = array_of(logits);
+    (void)dtype_of(in.dtype());
+    ExpertsCall call{weight_of(gate), weight_of(up), weight_of(down), experts, top_k, normalize};
+    if (experts < 1 || top_k < 1 || top_k > experts) refuse(std::to_string(top_k) + " of " + std::to_string(experts) + " experts");
+    const int k = call.k(), width = call.width();
+    if (k % 16 || width % 16) refuse("experts of " + std::to_string(k) + " by " + std::to_string(width) + " are no whole panels");
+    const Weight &g = *call.gate, &u = *call.up, &d = *call.down;
+    if (int64_t(g.n) != int64_t(experts) * width || u.n != g.n || u.k != k || int64_t(d.n) != int64_t(experts) * k)
+      refuse("the weights are not those of " + std::to_string(experts) + " experts");
+    if (!g.bias.empty() || !u.bias.empty() || !d.bias.empty()) refuse("experts have no bias");
+    if (in.ndim() < 1 || in.shape(-1) != k) refuse("x has not " + std::to_string(k) + " columns");
+    mx::Shape shape = in.shape();
+    shape.back() = experts;
+    if (router.shape() != shape || router.dtype() != in.dtype()) refuse("the logits do not fit x");
+    std::vector<mx::array> inputs{in, router};
+    if (residual.ctx) {
+      const mx::array& r = array_of(residual);
+      if (r.shape() != in.shape() || r.dtype() != in.dtype()) refuse("the residual does not fit the result");
+      inputs.push_back(r);
+    }
+    give(res, mx::array(in.shape(), in.dtype(), std::make_shared<Experts>(stream_of(s), std::move(call), residual.ctx), std::move(inputs)));
   });
 }
 

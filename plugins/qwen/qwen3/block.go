@@ -14,7 +14,13 @@ type Block struct {
 	InputLayerNorm         nn.RMSNorm
 	SelfAttn               Attention
 	PostAttentionLayerNorm nn.RMSNorm
-	MLP                    MLP
+	MLP                    Mixer
+}
+
+// Mixer is a block's second half: an MLP, or a mixture of them.
+type Mixer interface {
+	// AddTo maps h [1, T, H] to h + mlp(norm(h)).
+	AddTo(s *mlx.Scope, norm nn.RMSNorm, h *mlx.Array) *mlx.Array
 }
 
 func newBlock(s *mlx.Scope, c Config, w *weights.Tensors, i int, rope *nn.Rope) Block {
@@ -34,16 +40,24 @@ func newBlock(s *mlx.Scope, c Config, w *weights.Tensors, i int, rope *nn.Rope) 
 			},
 		},
 		PostAttentionLayerNorm: norm("post_attention_layernorm"),
-		MLP: MLP{
-			GateProj: linear("mlp.gate_proj"), UpProj: linear("mlp.up_proj"), DownProj: linear("mlp.down_proj"),
-		},
+		MLP:                    newMixer(c, i, linear),
+	}
+}
+
+func newMixer(c Config, layer int, linear func(name string) nn.Linear) Mixer {
+	if !c.sparse(layer) {
+		return MLP{GateProj: linear("mlp.gate_proj"), UpProj: linear("mlp.up_proj"), DownProj: linear("mlp.down_proj")}
+	}
+	return nn.Experts{
+		Router: linear("mlp.gate"), Gate: linear("mlp.switch_mlp.gate_proj"), Up: linear("mlp.switch_mlp.up_proj"),
+		Down: linear("mlp.switch_mlp.down_proj"), Experts: c.MoE.Experts, TopK: c.MoE.TopK, Normalize: c.MoE.Normalize,
 	}
 }
 
 // Forward maps [1, T, H] to [1, T, H].
 func (b Block) Forward(s *mlx.Scope, h *mlx.Array, pass *kv.Pass) *mlx.Array {
 	h = b.SelfAttn.Forward(s, b.InputLayerNorm, h, pass)
-	return b.MLP.Forward(s, b.PostAttentionLayerNorm, h)
+	return b.MLP.AddTo(s, b.PostAttentionLayerNorm, h)
 }
 
 // Attention is grouped-query attention with norms per head and rotary positions.
@@ -66,7 +80,7 @@ type MLP struct {
 	GateProj, UpProj, DownProj nn.Linear
 }
 
-// Forward maps h [1, T, H] to h + mlp(norm(h)).
-func (m MLP) Forward(s *mlx.Scope, norm nn.RMSNorm, h *mlx.Array) *mlx.Array {
+// AddTo maps h [1, T, H] to h + mlp(norm(h)).
+func (m MLP) AddTo(s *mlx.Scope, norm nn.RMSNorm, h *mlx.Array) *mlx.Array {
 	return m.DownProj.AddTo(s, h, nn.SwiGLU(s, norm, h, m.GateProj, m.UpProj))
 }

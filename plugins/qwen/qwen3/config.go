@@ -2,6 +2,7 @@ package qwen3
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/kv"
@@ -17,6 +18,17 @@ type Config struct {
 	Rope                                    nn.RopeConfig
 	MaxPositions                            int
 	EOS                                     []int32
+
+	// MoE is nil for a dense model.
+	MoE *MoE
+}
+
+// MoE is what a model of experts has beside a dense one.
+type MoE struct {
+	Experts, TopK, IntermediateSize int
+	Normalize                       bool // norm_topk_prob
+	// Sparse has one entry a layer: whether its MLP is a mixture.
+	Sparse []bool
 }
 
 // ReadConfig reads a config that the record parsed. A field that is missing or impossible is ArtifactCorrupt naming it; a
@@ -40,6 +52,29 @@ func ReadConfig(parsed artifact.Config) (Config, error) {
 	}
 	return c, f.Err()
 }
+
+// ReadMoEConfig reads the config of a mixture. Its rope_scaling is not read: mlx-lm ignores it for this type.
+func ReadMoEConfig(parsed artifact.Config) (Config, error) {
+	c, err := ReadConfig(parsed)
+	if err != nil {
+		return c, err
+	}
+	f := parsed.Fields()
+	c.MoE = &MoE{
+		Experts: f.Size("num_experts"), TopK: f.Size("num_experts_per_tok"), IntermediateSize: f.Size("moe_intermediate_size"),
+		Normalize: f.Flag("norm_topk_prob"), Sparse: make([]bool, c.Layers),
+	}
+	step, dense := f.Size("decoder_sparse_step"), f.Ints("mlp_only_layers")
+	for i := range c.MoE.Sparse {
+		c.MoE.Sparse[i] = (i+1)%step == 0 && !slices.Contains(dense, int32(i))
+	}
+	if f.Err() == nil && c.MoE.TopK > c.MoE.Experts {
+		f.Corrupt("num_experts_per_tok", "%d of %d experts", c.MoE.TopK, c.MoE.Experts)
+	}
+	return c, f.Err()
+}
+
+func (c Config) sparse(layer int) bool { return c.MoE != nil && c.MoE.Sparse[layer] }
 
 // Caches is what each layer keeps.
 func (c Config) Caches() []kv.Spec {

@@ -12,11 +12,26 @@ import (
 
 // Graph is the generic Qwen 3 of a graph table.
 func Graph() engine.Graph {
-	return engine.Graph{ID: "qwen3", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name}, Read: read}
+	return engine.Graph{
+		ID: "qwen3", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name},
+		Read: func(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
+			return read(a, parsed, ReadConfig)
+		},
+	}
 }
 
-func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
-	c, err := ReadConfig(parsed)
+// MoEGraph is the generic Qwen 3 whose MLPs are mixtures of experts.
+func MoEGraph() engine.Graph {
+	return engine.Graph{
+		ID: "qwen3-moe", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name, kernels.Experts.Name},
+		Read: func(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
+			return read(a, parsed, ReadMoEConfig)
+		},
+	}
+}
+
+func read(a *artifact.Artifact, parsed artifact.Config, config func(artifact.Config) (Config, error)) (engine.Blueprint, error) {
+	c, err := config(parsed)
 	if err != nil {
 		return engine.Blueprint{}, err
 	}
@@ -43,11 +58,16 @@ func (c Config) adapts(module string) (string, bool) {
 func (c Config) tokenBytes(context int, dtype mlx.DType, packed bool) int64 {
 	residual, size := 4*int64(c.HiddenSize), int64(dtype.Size())
 	heads := int64(c.Heads) * int64(c.HeadDim)
+	mixture := int64(0)
+	if c.MoE != nil {
+		// Each picked expert's row, its activations and its result, all at once: the kernel's in float32.
+		mixture = int64(c.MoE.TopK) * (2*int64(c.HiddenSize) + 2*int64(c.MoE.IntermediateSize)) * 4
+	}
 	if packed {
 		held := residual + max(int64(c.Heads+2*c.KVHeads)*int64(c.HeadDim)+heads, int64(c.IntermediateSize))
-		return held*size + 4*(max(int64(c.HiddenSize), int64(c.IntermediateSize), heads)+heads)
+		return held*size + 4*(max(int64(c.HiddenSize), int64(c.IntermediateSize), heads)+heads) + mixture
 	}
 	attention := 2*int64(c.Heads)*int64(context) + 4*heads
 	mlp := 4 * int64(c.IntermediateSize)
-	return (residual + max(attention, mlp)) * size
+	return (residual+max(attention, mlp))*size + 2*mixture
 }

@@ -25,6 +25,13 @@ func (c Config) Params() []weights.Param {
 		add(layer+"self_attn.q_norm", c.HeadDim)
 		add(layer+"self_attn.k_norm", c.HeadDim)
 		add(layer+"post_attention_layernorm", c.HiddenSize)
+		if c.sparse(i) {
+			add(layer+"mlp.gate", c.MoE.Experts, c.HiddenSize)
+			out = append(out, c.experts(layer, "gate_proj", c.MoE.IntermediateSize, c.HiddenSize),
+				c.experts(layer, "up_proj", c.MoE.IntermediateSize, c.HiddenSize),
+				c.experts(layer, "down_proj", c.HiddenSize, c.MoE.IntermediateSize))
+			continue
+		}
 		add(layer+"mlp.gate_proj", c.IntermediateSize, c.HiddenSize)
 		add(layer+"mlp.up_proj", c.IntermediateSize, c.HiddenSize)
 		add(layer+"mlp.down_proj", c.HiddenSize, c.IntermediateSize)
@@ -34,6 +41,15 @@ func (c Config) Params() []weights.Param {
 		add("lm_head", c.VocabSize, c.HiddenSize)
 	}
 	return out
+}
+
+// experts is one projection of every expert: stored as one, as mlx-lm does, or expert by expert, as Hugging Face does.
+func (c Config) experts(layer, name string, rows, cols int) weights.Param {
+	p := weights.Param{Name: layer + "mlp.switch_mlp." + name + ".weight", Shape: []int{c.MoE.Experts, rows, cols}, Experts: true}
+	for e := range c.MoE.Experts {
+		p.Joined = append(p.Joined, fmt.Sprintf("%smlp.experts.%d.%s.weight", layer, e, name))
+	}
+	return p
 }
 
 func layerName(i int) string { return fmt.Sprintf("model.layers.%d.", i) }
@@ -71,6 +87,8 @@ var ggufNames = strings.NewReplacer(
 	"attn_q_norm.", "self_attn.q_norm.", "attn_k_norm.", "self_attn.k_norm.",
 	"attn_q.", "self_attn.q_proj.", "attn_k.", "self_attn.k_proj.", "attn_v.", "self_attn.v_proj.",
 	"attn_output.", "self_attn.o_proj.",
+	"ffn_gate_inp.", "mlp.gate.", "ffn_gate_exps.", "mlp.switch_mlp.gate_proj.", "ffn_up_exps.", "mlp.switch_mlp.up_proj.",
+	"ffn_down_exps.", "mlp.switch_mlp.down_proj.",
 	"ffn_gate.", "mlp.gate_proj.", "ffn_up.", "mlp.up_proj.", "ffn_down.", "mlp.down_proj.",
 )
 

@@ -46,6 +46,71 @@ func Qwen3(names ...string) []Checkpoint {
 	})
 }
 
+// Qwen3MoE lists the checkpoints of the qwen3-moe graph, or those of the given names.
+func Qwen3MoE(names ...string) []Checkpoint {
+	return qwenCheckpoints(names, qwen3MoEConfig, []qwenRecipe{
+		{"qwen3-moe-hf", map[string]any{"mlp_only_layers": []int{0}}, expertByExpert("F32")},
+		{"qwen3-moe-hf-bf16", map[string]any{"tie_word_embeddings": false}, expertByExpert("BF16")},
+		{"qwen3-moe-16", map[string]any{"num_experts": 16, "num_experts_per_tok": 4, "norm_topk_prob": false}, safetensors("F32")},
+		{"qwen3-moe-64", map[string]any{"num_experts": 64, "num_experts_per_tok": 8, "decoder_sparse_step": 2}, safetensors("F32")},
+		// Pairs of experts that the router cannot tell apart, and always picks one of.
+		{"qwen3-moe-ties", map[string]any{"num_experts_per_tok": 3}, routerTies},
+		// No whole panels: the experts are arrays beside packed matrices.
+		{"qwen3-moe-narrow", map[string]any{"moe_intermediate_size": 24}, safetensors("F32")},
+		{"qwen3-moe-affine4", quantized(32, 4, map[string]any{
+			"model.layers.0.mlp.gate":                 map[string]any{"group_size": 64, "bits": 8},
+			"model.layers.1.mlp.gate":                 map[string]any{"group_size": 64, "bits": 8},
+			"model.layers.1.mlp.switch_mlp.down_proj": map[string]any{"group_size": 32, "bits": 8},
+		}, nil), quantizedStore},
+	})
+}
+
+func qwen3MoEConfig() map[string]any {
+	config := qwen3Config()
+	maps.Copy(config, map[string]any{
+		"model_type": "qwen3_moe", "architectures": []string{"Qwen3MoeForCausalLM"}, "num_experts": 8, "num_experts_per_tok": 2,
+		"moe_intermediate_size": 32, "decoder_sparse_step": 1, "mlp_only_layers": []int{}, "norm_topk_prob": true,
+	})
+	return config
+}
+
+// expertByExpert stores the experts' matrices one by one, as Hugging Face has them.
+func expertByExpert(dtype string) func(Checkpoint, string) error {
+	return func(c Checkpoint, dir string) error {
+		var tensors []Tensor
+		for _, t := range c.Tensors {
+			layer, name, stacked := strings.Cut(t.Name, "switch_mlp.")
+			if !stacked {
+				tensors = append(tensors, t)
+				continue
+			}
+			each := t.Shape[1] * t.Shape[2]
+			for e := range t.Shape[0] {
+				tensors = append(tensors, Tensor{fmt.Sprintf("%sexperts.%d.%s", layer, e, name), t.Shape[1:], t.Values[e*each : (e+1)*each]})
+			}
+		}
+		c.Tensors = tensors
+		return safetensors(dtype)(c, dir)
+	}
+}
+
+// routerTies gives every second expert the router's row of the one before it.
+func routerTies(c Checkpoint, dir string) error {
+	tensors := slices.Clone(c.Tensors)
+	for i, t := range tensors {
+		if !strings.HasSuffix(t.Name, "mlp.gate.weight") {
+			continue
+		}
+		values, width := slices.Clone(t.Values), t.Shape[1]
+		for e := 0; e+1 < t.Shape[0]; e += 2 {
+			copy(values[(e+1)*width:(e+2)*width], values[e*width:(e+1)*width])
+		}
+		tensors[i].Values = values
+	}
+	c.Tensors = tensors
+	return safetensors("F32")(c, dir)
+}
+
 func qwenCheckpoints(names []string, base func() map[string]any, recipes []qwenRecipe) []Checkpoint {
 	var out []Checkpoint
 	for _, r := range recipes {
@@ -97,6 +162,14 @@ func qwenTensors(config map[string]any) []Tensor {
 		add(layer+"self_attn.q_norm", 1.2, 0.3, dim)
 		add(layer+"self_attn.k_norm", 0.8, 0.3, dim)
 		add(layer+"post_attention_layernorm", 1, 0.1, hidden)
+		if qwenSparse(config, i) {
+			experts, width := size("num_experts"), size("moe_intermediate_size")
+			linear(layer+"mlp.gate", experts, hidden)
+			add(layer+"mlp.switch_mlp.gate_proj", 0, 1/math.Sqrt(float64(hidden)), experts, width, hidden)
+			add(layer+"mlp.switch_mlp.up_proj", 0, 1/math.Sqrt(float64(hidden)), experts, width, hidden)
+			add(layer+"mlp.switch_mlp.down_proj", 0, 1/math.Sqrt(float64(width)), experts, hidden, width)
+			continue
+		}
 		linear(layer+"mlp.gate_proj", inter, hidden)
 		linear(layer+"mlp.up_proj", inter, hidden)
 		linear(layer+"mlp.down_proj", hidden, inter)
@@ -124,4 +197,10 @@ func withoutPrefix(c Checkpoint, dir string) error {
 	}
 	c.Tensors = tensors
 	return safetensors("F32")(c, dir)
+}
+
+// qwenSparse is transformers' rule for which layers are mixtures.
+func qwenSparse(config map[string]any, layer int) bool {
+	step, mixture := config["decoder_sparse_step"].(int)
+	return mixture && (layer+1)%step == 0 && !slices.Contains(config["mlp_only_layers"].([]int), layer)
 }

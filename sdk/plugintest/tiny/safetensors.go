@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/clademl/clade/sdk/weights/quant"
@@ -45,7 +46,7 @@ func quantizedAs(c Checkpoint, dir string, global bool) error {
 		if own, listed := block[path]; listed {
 			entry, _ = own.(map[string]any) // false leaves nil: dense
 		}
-		if !isMatrix || len(t.Shape) != 2 || entry == nil {
+		if !isMatrix || len(t.Shape) < 2 || entry == nil {
 			tensors = append(tensors, stored{t.Name, "F32", t.Shape, encode("F32", t.Values)})
 			continue
 		}
@@ -60,16 +61,19 @@ func quantizedAs(c Checkpoint, dir string, global bool) error {
 }
 
 func affineTriple(path string, t Tensor, a quant.Affine) []stored {
-	rows, cols := t.Shape[0], t.Shape[1]
+	last := len(t.Shape) - 1
+	cols := t.Shape[last]
+	rows := len(t.Values) / cols
 	var packed []byte
 	var scales, biases []float32
 	for r := range rows {
 		p, s, b := a.Quantize(t.Values[r*cols : (r+1)*cols])
 		packed, scales, biases = append(packed, p...), append(scales, s...), append(biases, b...)
 	}
-	groups := []int{rows, cols / a.Group}
+	shaped := func(n int) []int { return append(slices.Clone(t.Shape[:last]), n) }
+	groups := shaped(cols / a.Group)
 	return []stored{
-		{path + ".weight", "U32", []int{rows, cols * a.Bits / 32}, packed},
+		{path + ".weight", "U32", shaped(cols * a.Bits / 32), packed},
 		{path + ".scales", "F32", groups, encode("F32", scales)},
 		{path + ".biases", "F32", groups, encode("F32", biases)},
 	}
