@@ -227,7 +227,7 @@ func (m *matcher) join(p Param) (Source, error) {
 			return Source{}, corrupt(part.reads[0], "is quantized alone: experts are quantized together")
 		case i == 0:
 			out = Source{Param: p, codec: part.codec, reads: part.reads}
-		case part.codec != out.codec:
+		case part.codec.String() != out.codec.String():
 			return Source{}, corrupt(part.reads[0], "is %s beside parts of %s", part.codec, out.codec)
 		}
 		out.joined = append(out.joined, part.reads[0])
