@@ -46,7 +46,8 @@ func quantizedAs(c Checkpoint, dir string, global bool) error {
 		if own, listed := block[path]; listed {
 			entry, _ = own.(map[string]any) // false leaves nil: dense
 		}
-		if !isMatrix || len(t.Shape) < 2 || entry == nil {
+		matrix := len(t.Shape) == 2 || strings.Contains(path, "switch_mlp.") // a convolution is none
+		if !isMatrix || !matrix || entry == nil {
 			tensors = append(tensors, stored{t.Name, "F32", t.Shape, encode("F32", t.Values)})
 			continue
 		}
