@@ -111,6 +111,7 @@ func TestAnImpossibleRopeIsNamed(t *testing.T) {
 		"rope_theta 1 is not above 1":           func(c *RopeConfig) { c.Base = 1 },
 		"rope_theta NaN is not above 1":         func(c *RopeConfig) { c.Base = math.NaN() },
 		"rope_scaling.factor 0 is not positive": func(c *RopeConfig) { c.Kind = RopeLinear },
+		"a dynamic base needs four rotary":      func(c *RopeConfig) { c.Kind, c.Factor, c.MaxPositions = RopeDynamic, 0.5, 64 },
 		"long_factor has 0 values for 4 pairs":  func(c *RopeConfig) { c.Kind = RopeLongrope },
 		"longrope needs max_position":           func(c *RopeConfig) { c.Kind, c.LongFactor = RopeLongrope, []float64{1, 1, 1, 1} },
 		"are both 2":                            func(c *RopeConfig) { c.Kind, c.Factor, c.LowFreq, c.HighFreq = RopeLlama3, 2, 2, 2 },
@@ -121,7 +122,7 @@ func TestAnImpossibleRopeIsNamed(t *testing.T) {
 		spoil(&c)
 		require.ErrorContains(t, c.Defaults().Check(), says)
 	}
-	for name, known := range map[string]bool{"": true, "su": true, "deepseek_yarn": true, "mrope": true, "dynamic": false, "ntk": false} {
+	for name, known := range map[string]bool{"": true, "su": true, "deepseek_yarn": true, "mrope": true, "dynamic": true, "ntk": false} {
 		_, ok := ParseRopeKind(name)
 		require.Equal(t, known, ok, name)
 	}
