@@ -25,7 +25,7 @@ func (d *draft) storeCaches() error {
 		}
 		caches[i].Format, changed = f, true
 		if err := caches[i].Check(); err != nil {
-			return unhonoured("kv", "%s: layer %d: %w", d.kv, i, err).WithNext("name another scheme, such as affine:8g32, or leave it out")
+			return unhonoured("kv", "%s: layer %d: %w", d.kv, i, err).WithNext("name another scheme, such as bf16, or leave it out")
 		}
 	}
 	for _, l := range d.kv.Layers {
