@@ -126,12 +126,19 @@ func TestRandomKillsChangeNoStream(t *testing.T) {
 	m := resumable(t, f)
 	ctx, cancel := context.WithCancel(t.Context())
 	var killer, wg sync.WaitGroup
+	// A kill waits for a token behind the one before: processes that die in a row without any are given up, which is not meant here.
+	token := make(chan struct{}, 1)
 	killer.Go(func() {
 		for kills := 0; kills < 50; kills++ {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(time.Duration(rand.IntN(4000)) * time.Microsecond):
+			case <-token:
+			}
+			time.Sleep(time.Duration(rand.IntN(4000)) * time.Microsecond)
+			select {
+			case <-token: // of before
+			default:
 			}
 			f.mu.Lock()
 			p := f.processes[len(f.processes)-1]
@@ -142,6 +149,10 @@ func TestRandomKillsChangeNoStream(t *testing.T) {
 	for i := range 16 {
 		wg.Go(func() {
 			r, err := m.Generate(t.Context(), prompt(fmt.Sprintf("%d", i)), generate.Settings{}, func(generate.Delta) error {
+				select {
+				case token <- struct{}{}:
+				default:
+				}
 				time.Sleep(100 * time.Microsecond)
 				return nil
 			})
