@@ -99,10 +99,14 @@ func (d *Disk) Get(k Key) (Stored, []byte, bool) {
 	return run, body, true
 }
 
+// perToken is how much longer ago each token of depth makes a run's last use: more than the files of a text come apart when they are
+// written or read one behind the other.
+const perToken = time.Millisecond
+
 // touch gives a run its place in the order of use. What is deeper in its text goes sooner: without what is before it, it is of no use.
 // A failure costs only the place.
 func (d *Disk) touch(k Key, depth int) {
-	at := time.Now().Add(-time.Duration(depth) * time.Microsecond)
+	at := time.Now().Add(-time.Duration(depth) * perToken)
 	_ = os.Chtimes(d.path(k), at, at)
 }
 
