@@ -62,10 +62,11 @@ func (s *Server) embed(stream grpc.ClientStreamingServer[cladev1.EmbedRequest, c
 		return nil, err
 	}
 	defer end()
-	job, err := s.readEmbed(stream, model)
+	start, ids, err := readIDs(s, stream.Recv, model)
 	if err != nil {
 		return nil, err
 	}
+	job := &EmbedJob{Start: start, IDs: ids}
 	var r *cladev1.EmbedResponse
 	err = s.guard("Embed", func() (err error) {
 		r, err = e.Embed(ctx, job)
@@ -80,36 +81,4 @@ func (s *Server) embed(stream grpc.ClientStreamingServer[cladev1.EmbedRequest, c
 func (s *Server) graphEmbeds(graph string) bool {
 	r, ok := record(s.manifest, graph)
 	return ok && r.Embedding != nil
-}
-
-func (s *Server) readEmbed(stream grpc.ClientStreamingServer[cladev1.EmbedRequest, cladev1.EmbedResponse], model Model) (*EmbedJob, error) {
-	p := &prompt{limit: int(model.Facts().GetContextLength())}
-	job := &EmbedJob{}
-	for {
-		r, err := recv(s, stream.Recv)
-		if err != nil {
-			return nil, err
-		}
-		switch m := r.Message.(type) {
-		case *cladev1.EmbedRequest_Start:
-			if job.Start != nil {
-				return nil, outOfOrder("start")
-			}
-			job.Start = m.Start
-			err = s.declared(m.Start)
-		case *cladev1.EmbedRequest_Ids:
-			err = p.addIDs(m.Ids)
-		case *cladev1.EmbedRequest_PromptEnd:
-			job.IDs = p.ids
-			return job, nil
-		default:
-			return nil, outOfOrder("empty message")
-		}
-		if err != nil {
-			return nil, err
-		}
-		if job.Start == nil {
-			return nil, outOfOrder("message before start")
-		}
-	}
 }

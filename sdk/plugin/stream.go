@@ -250,10 +250,11 @@ func (s *Server) score(stream grpc.BidiStreamingServer[cladev1.ScoreRequest, cla
 		return err
 	}
 	defer end()
-	job, err := s.readScore(stream, model)
+	start, ids, err := readIDs(s, stream.Recv, model)
 	if err != nil {
 		return err
 	}
+	job := &ScoreJob{Start: start, IDs: ids}
 	out := newOutbox(stream.Context(), stream.Send, func(_, _ *cladev1.ScoreResponse) bool { return false })
 	stop := beat(out, func() *cladev1.ScoreResponse {
 		return &cladev1.ScoreResponse{Event: &cladev1.ScoreResponse_Progress{Progress: counts(model)}}
@@ -269,36 +270,42 @@ func (s *Server) score(stream grpc.BidiStreamingServer[cladev1.ScoreRequest, cla
 	return s.conclude(ctx, err, out.close(), finished)
 }
 
-func (s *Server) readScore(stream grpc.BidiStreamingServer[cladev1.ScoreRequest, cladev1.ScoreResponse],
-	model Model,
-) (*ScoreJob, error) {
+// idsRequest is a message of an RPC that takes a start, then ids.
+type idsRequest[S proto.Message] interface {
+	proto.Message
+	GetStart() S
+	GetIds() *cladev1.IdsChunk
+	GetPromptEnd() *cladev1.PromptEnd
+}
+
+// readIDs reads a request of Score or Embed up to its prompt's end.
+func readIDs[S proto.Message, R idsRequest[S]](s *Server, receive func() (R, error), model Model) (start S, ids []int32, err error) {
 	p := &prompt{limit: int(model.Facts().GetContextLength())}
-	job := &ScoreJob{}
+	started := false
 	for {
-		r, err := recv(s, stream.Recv)
+		r, err := recv(s, receive)
 		if err != nil {
-			return nil, err
+			return start, nil, err
 		}
-		switch m := r.Message.(type) {
-		case *cladev1.ScoreRequest_Start:
-			if job.Start != nil {
-				return nil, outOfOrder("start")
+		switch first := r.GetStart(); {
+		case first.ProtoReflect().IsValid():
+			if started {
+				return start, nil, outOfOrder("start")
 			}
-			job.Start = m.Start
-			err = s.declared(m.Start)
-		case *cladev1.ScoreRequest_Ids:
-			err = p.addIDs(m.Ids)
-		case *cladev1.ScoreRequest_PromptEnd:
-			job.IDs = p.ids
-			return job, nil
+			start, started = first, true
+			err = s.declared(first)
+		case r.GetIds() != nil:
+			err = p.addIDs(r.GetIds())
+		case r.GetPromptEnd() != nil:
+			return start, p.ids, nil
 		default:
-			return nil, outOfOrder("empty message")
+			return start, nil, outOfOrder("empty message")
 		}
 		if err != nil {
-			return nil, err
+			return start, nil, err
 		}
-		if job.Start == nil {
-			return nil, outOfOrder("message before start")
+		if !started {
+			return start, nil, outOfOrder("message before start")
 		}
 	}
 }

@@ -121,7 +121,7 @@ func rowRecipes() []rowRecipe {
 			4,
 		},
 		{"starcoder2-a", "starcoder2", with(nil, "norm_epsilon", 1e-5, "rope_theta", 1e5, "hidden_act", "gelu_pytorch_tanh"), starcoder2, 0},
-		{"starcoder2-b", "starcoder2", with(small, "norm_epsilon", 1e-4, "tie_word_embeddings", false), with2(starcoder2, func(r *rowTensors) { r.head = true }), 4},
+		{"starcoder2-b", "starcoder2", with(small, "norm_epsilon", 1e-4, "tie_word_embeddings", false), changed(starcoder2, func(r *rowTensors) { r.head = true }), 4},
 		{"gemma3-a", "gemma3_text", gemma3, rowTensors{norms: fourNorms, headNorms: true}, 0},
 		{"gemma3-b", "gemma3", map[string]any{
 			"text_config": with(with(small, flat(gemma3)...), "head_dim", 24, "model_type", "gemma3_text", "num_key_value_heads", 1),
@@ -381,7 +381,7 @@ func flat(m map[string]any) []any {
 	return out
 }
 
-func with2(r rowTensors, change func(*rowTensors)) rowTensors {
+func changed(r rowTensors, change func(*rowTensors)) rowTensors {
 	change(&r)
 	return r
 }
