@@ -6,9 +6,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "level.h"
-#include "pool.h"
+#include "pieces.h"
 #include "select.h"
 
 namespace clade {
@@ -20,8 +21,8 @@ void Best::consider(float s, int32_t i) {
 namespace {
 
 constexpr int kLanes = 16;
-// What one thread passes over at a time; sums are cut at multiples of kBlock, whoever computes them.
-constexpr int kPiece = 8192, kBlock = 1024;
+// Sums are cut at multiples of kBlock.
+constexpr int kBlock = 1024;
 // How far below the maximum the scores are that a threshold is looked for among first, and then. What is farther than the last is
 // no mass at all.
 constexpr float kReach[] = {8, 12, 18, 32};
@@ -72,10 +73,10 @@ class Row {
   float max_ = 0;
   double mass_ = -1;  // sum of exp(x - max_), once it is asked for
 
-  int pieces() const { return (vocab_ + kPiece - 1) / kPiece; }
+  int pieces() const { return pieces_of(vocab_); }
   template <class F>
-  void each_piece(const F& f) const {  // f(piece, first, n)
-    Pool::get().run(pieces(), [&](int p) { f(p, p * kPiece, std::min(kPiece, vocab_ - p * kPiece)); });
+  void each_piece(const F& f) const {
+    clade::each_piece(vocab_, f);
   }
 
   float* change() {
@@ -218,9 +219,7 @@ class Row {
     take_nearest(n);
     Scores& s = b_.scores;
     // By the log probability, which may be the same for scores that are not.
-    b_.keys.resize(size_t(s.count));
-    for (int i = 0; i < s.count; i++) b_.keys[size_t(i)] = lse - s.value[size_t(i)];
-    const Cut cut = select_first(b_.keys.data(), s.id.data(), s.count, n);
+    const Cut cut = select_first(key([&](float x) { return lse - x; }), s.id.data(), s.count, n);
     s.keep([&](int i) { return cut.keeps(b_.keys[size_t(i)], s.id[size_t(i)]); });
     std::vector<std::pair<float, int32_t>> sorted;
     for (int i = 0; i < s.count; i++) sorted.emplace_back(lse - s.value[size_t(i)], s.id[size_t(i)]);
@@ -270,22 +269,43 @@ class Row {
     if (how_.xtc >= 0) exclude();
     if (k && k < b_.scores.count) {
       Scores& s = b_.scores;
-      b_.keys.resize(size_t(s.count));
-      for (int i = 0; i < s.count; i++) b_.keys[size_t(i)] = -s.value[size_t(i)];
-      const Cut cut = select_first(b_.keys.data(), s.id.data(), s.count, k);
+      const Cut cut = select_first(likelier_first(), s.id.data(), s.count, k);
       s.keep([&](int i) { return cut.keeps(b_.keys[size_t(i)], s.id[size_t(i)]); });
     }
     return true;
   }
 
+  // The sum over the blocks of the scores taken of sum(first, count), a float.
+  template <class F>
+  double each_block(const F& sum) {
+    const int n = b_.scores.count;
+    b_.masses.assign(size_t((n + kBlock - 1) / kBlock), 0);
+    clade::each_piece(n, [&](int, int first, int count) {
+      for (int at = first; at < first + count; at += kBlock)
+        b_.masses[size_t(at / kBlock)] = double(sum(at, std::min(kBlock, first + count - at)));
+    });
+    return std::accumulate(b_.masses.begin(), b_.masses.end(), 0.0);
+  }
+
   // exp(x - from) of the scores taken, and the sum.
   double weigh(float from) {
-    Scores& s = b_.scores;
+    const Scores& s = b_.scores;
     b_.weights.resize(s.value.size());
-    double sum = 0;
-    for (int at = 0; at < s.count; at += kBlock)
-      sum += double(level().exp_sum(&s.value[size_t(at)], from, std::min(kBlock, s.count - at), &b_.weights[size_t(at)]));
-    return sum;
+    return each_block([&](int at, int n) { return level().exp_sum(&s.value[size_t(at)], from, n, &b_.weights[size_t(at)]); });
+  }
+
+  // What the scores taken are to be in the order of.
+  template <class F>
+  const float* key(const F& of) {
+    const Scores& s = b_.scores;
+    b_.keys.resize(size_t(s.count));
+    clade::each_piece(s.count, [&](int, int first, int n) {
+      for (int i = first; i < first + n; i++) b_.keys[size_t(i)] = of(s.value[size_t(i)]);
+    });
+    return b_.keys.data();
+  }
+  const float* likelier_first() {
+    return key([](float x) { return -x; });
   }
 
   // Scores stay while less than top_p of the mass lies above them, all that equal the last one with it; none below floor does.
@@ -296,9 +316,7 @@ class Row {
       const float lo = std::max(floor, max_ - d);
       take(lo);
       weigh(max_);
-      b_.keys.resize(size_t(s.count));
-      for (int i = 0; i < s.count; i++) b_.keys[size_t(i)] = -s.value[size_t(i)];
-      Cut cut = select_mass(b_.keys.data(), s.id.data(), b_.weights.data(), s.count, target);
+      Cut cut = select_mass(likelier_first(), s.id.data(), b_.weights.data(), s.count, target);
       if (cut.all && lo > floor) continue;
       cut.id = INT32_MAX;
       s.keep([&](int i) { return cut.keeps(b_.keys[size_t(i)], 0); });
@@ -312,13 +330,11 @@ class Row {
     Scores& s = b_.scores;
     const double mass = weigh(max_);
     const float lse = float(double(max_) + log_of(mass));
-    double entropy = 0;
-    for (int at = 0; at < s.count; at += kBlock)
-      entropy += double(level().weigh(&b_.weights[size_t(at)], &s.value[size_t(at)], lse, std::min(kBlock, s.count - at)));
+    const double entropy =
+        each_block([&](int at, int n) { return level().weigh(&b_.weights[size_t(at)], &s.value[size_t(at)], lse, n); });
     const float middle = float(entropy / mass);
-    b_.keys.resize(size_t(s.count));
-    for (int i = 0; i < s.count; i++) b_.keys[size_t(i)] = std::fabs((lse - s.value[size_t(i)]) - middle);
-    const Cut cut = select_mass(b_.keys.data(), s.id.data(), b_.weights.data(), s.count, how_.typical_p * mass);
+    const Cut cut = select_mass(key([&](float x) { return std::fabs((lse - x) - middle); }), s.id.data(), b_.weights.data(), s.count,
+                                how_.typical_p * mass);
     s.keep([&](int i) { return cut.keeps(b_.keys[size_t(i)], s.id[size_t(i)]); });
   }
 

@@ -51,19 +51,38 @@ Cut last_of(std::vector<Item>& items, uint64_t before, uint64_t target) {
   return {last->key, last->id, false};
 }
 
+float least_of(const float* key, int n) {
+  std::vector<float> least(size_t(pieces_of(n)));
+  each_piece(n, [&](int p, int first, int count) { least[size_t(p)] = *std::min_element(key + first, key + first + count); });
+  return *std::min_element(least.begin(), least.end());
+}
+
 template <class Weight>
 Cut select(const float* key, const int32_t* id, int n, uint64_t target, const Weight& weight) {
   if (n == 0) return {0, 0, true};
-  const float least = *std::min_element(key, key + n);
-  std::array<uint64_t, kBuckets> sums{};
-  for (int i = 0; i < n; i++) sums[size_t(bucket_of(key[i], least))] += weight(i);
+  const float least = least_of(key, n);
+  std::vector<std::array<uint64_t, kBuckets>> sums(size_t(pieces_of(n)));
+  each_piece(n, [&](int p, int first, int count) {
+    auto& here = sums[size_t(p)];
+    here.fill(0);
+    for (int i = first; i < first + count; i++) here[size_t(bucket_of(key[i], least))] += weight(i);
+  });
   uint64_t before = 0;
-  int b = 0;
-  while (b < kBuckets && before + sums[size_t(b)] < target) before += sums[size_t(b++)];
+  size_t b = 0;
+  for (; b < kBuckets; b++) {
+    uint64_t with = before;
+    for (const auto& piece : sums) with += piece[b];
+    if (with >= target) break;
+    before = with;
+  }
   if (b == kBuckets) return {0, 0, true};
+  std::vector<std::vector<Item>> found(sums.size());
+  each_piece(n, [&](int p, int first, int count) {
+    for (int i = first; i < first + count; i++)
+      if (bucket_of(key[i], least) == int(b)) found[size_t(p)].push_back({key[i], id[i], weight(i)});
+  });
   std::vector<Item> items;
-  for (int i = 0; i < n; i++)
-    if (bucket_of(key[i], least) == b) items.push_back({key[i], id[i], weight(i)});
+  for (const auto& piece : found) items.insert(items.end(), piece.begin(), piece.end());
   return last_of(items, before, target);
 }
 
@@ -73,6 +92,12 @@ void Scores::pad() {
   const size_t end = std::min(value.size(), (size_t(count) + 31) / 16 * 16);
   std::fill(value.begin() + count, value.begin() + long(end), -INFINITY);
   std::fill(id.begin() + count, id.begin() + long(end), 0);
+}
+
+void Scores::move(int from, int to, int n) {
+  if (from == to) return;
+  std::copy_n(value.begin() + from, n, value.begin() + to);
+  std::copy_n(id.begin() + from, n, id.begin() + to);
 }
 
 Cut select_first(const float* key, const int32_t* id, int n, int limit) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "pieces.h"
+
 namespace clade {
 
 // Scores with their tokens' ids, in ascending order of ids.
@@ -19,17 +21,28 @@ struct Scores {
   }
   // Nothing of what lay behind is read as a score.
   void pad();
+  // Leaves the scores of which wanted(i) is true; it may look at score i alone.
   template <class F>
   void keep(const F& wanted) {
+    kept.resize(size_t(pieces_of(count)));
+    each_piece(count, [&](int p, int first, int n) {
+      int to = first;
+      for (int i = first; i < first + n; i++) {
+        value[size_t(to)] = value[size_t(i)];
+        id[size_t(to)] = id[size_t(i)];
+        to += wanted(i);
+      }
+      kept[size_t(p)] = to - first;
+    });
     int n = 0;
-    for (int i = 0; i < count; i++) {
-      value[size_t(n)] = value[size_t(i)];
-      id[size_t(n)] = id[size_t(i)];
-      n += wanted(i);
-    }
+    for (size_t p = 0; p < kept.size(); n += kept[p++]) move(int(p) * kPiece, n, kept[p]);
     count = n;
     pad();
   }
+
+ private:
+  std::vector<int> kept;  // of each piece
+  void move(int from, int to, int n);
 };
 
 // The last item that stays.
