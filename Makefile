@@ -110,9 +110,9 @@ test: build ## the test suite, with the race detector
 	@tools/not-run
 
 test-full: export CLADE_GEMMA3 := $(CURDIR)/bin/oracle/gemma3.gguf
-test-full: test $(DEMO_MODEL) bin/oracle/.made bin/oracle/gemma3.gguf ## and the comparisons with a live mlx-lm, transformers and tokenizers
+test-full: test $(DEMO_MODEL) bin/oracle/.made bin/oracle-experts/.made bin/oracle/gemma3.gguf ## and the comparisons with a live mlx-lm, transformers and tokenizers
 	@CLADE_SCHEDULES=1000 CLADE_KILLS=50 CGO_ENABLED=1 go test -tags full -timeout 30m ./sdk/tokenizer/... ./sdk/guidance ./sdk/engine/schedule ./plugins/universal/... ./plugins/qwen/... ./core/plugins/publish ./core/e2e
-	@tools/oracles bin/oracle/bin/python $(DEMO_MODEL)
+	@tools/oracles bin/oracle/bin/python bin/oracle-experts/bin/python $(DEMO_MODEL)
 	@native/kernels/check bin/native/kernels-check
 	@PLUGINS=universal tools/reproducible
 	@$(MAKE) -C examples/mlxlm check CLADE="$(CURDIR)/bin/clade"
@@ -122,6 +122,12 @@ bin/oracle/.made: tools/oracle.txt
 	@rm -rf bin/oracle && python3 -m venv bin/oracle
 	@bin/oracle/bin/python -m pip install --quiet --disable-pip-version-check -r tools/oracle.txt
 	@bin/oracle/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary jsonschema -d bin/oracle jsonschema==4.23.0
+	@touch $@
+
+bin/oracle-experts/.made: tools/oracle_experts.txt
+	@rm -rf bin/oracle-experts && python3 -m venv bin/oracle-experts
+	@bin/oracle-experts/bin/python -m pip install --quiet --disable-pip-version-check -r tools/oracle_experts.txt
+	@bin/oracle-experts/bin/python -m pip install --quiet --disable-pip-version-check --no-deps mlx-vlm==0.7.10
 	@touch $@
 
 bin/oracle/gemma3.gguf: bin/oracle/.made

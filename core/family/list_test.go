@@ -70,7 +70,7 @@ func TestOrderIsThatOfTheDesign(t *testing.T) {
 	)
 	require.Empty(t, problems)
 	require.Equal(t, []string{
-		"gemma4", "diffusion-gemma", "glm5.2", "qwen3.5", "qwen3", "qwen3-moe", "whisper", "minicpm5",
+		"gemma4", "diffusion-gemma", "glm5.2", "qwen3.5", "qwen3.5-moe", "qwen3", "qwen3-moe", "whisper", "minicpm5",
 		"example.org/a", "example.org/z", "universal-dense",
 	}, graphs(l))
 }
@@ -87,7 +87,7 @@ func TestStrongerSourceReplacesAPlugin(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, FromInstalled, e.Source)
 		require.Equal(t, "1.0.0", e.Version)
-		require.Len(t, l.Families(), 9)
+		require.Len(t, l.Families(), 10)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestCapabilitiesAreTheEnginesAndTheFamilies(t *testing.T) {
 	l, _ := firstParty(t)
 	require.Equal(t, []string{
 		"autoregressive", "colibri-container", "diffusion", "diffusion-gemma-graph", "encoder-decoder", "gemma4-graph", "gguf",
-		"glm5.2-graph", "minicpm5-graph", "mixed-precision-kv", "native-mtp", "qwen3-graph", "qwen3-moe-graph", "qwen3.5-graph",
+		"glm5.2-graph", "minicpm5-graph", "mixed-precision-kv", "native-mtp", "qwen3-graph", "qwen3-moe-graph", "qwen3.5-graph", "qwen3.5-moe-graph",
 		"recurrent-state", "safetensors", "streamed-experts", "universal-dense-graph", "vision-sidecar", "whisper-graph",
 	}, l.Capabilities())
 	for _, e := range l.Families() {
@@ -204,7 +204,7 @@ func TestDraftsAreNeverServed(t *testing.T) {
 
 func TestUnsupportedTextNamesTypeRemapAndWhatIsSupported(t *testing.T) {
 	l, _ := firstParty(t)
-	const supported = "; families: gemma4*, diffusion_gemma, glm_moe_dsa, qwen3_5, qwen3, qwen3_moe, whisper, MiniCPM5; generic: cohere, cohere2, exaone4, gemma, gemma2, gemma3, gemma3_text, glm4, granite, internlm2, internlm3, llama, minicpm, minicpm3, ministral3, olmo2, olmo3, phi3, qwen2, qwen3, smollm3, stablelm, starcoder2"
+	const supported = "; families: gemma4*, diffusion_gemma, glm_moe_dsa, qwen3_5, qwen3_5_moe, qwen3, qwen3_moe, whisper, MiniCPM5; generic: cohere, cohere2, exaone4, gemma, gemma2, gemma3, gemma3_text, glm4, granite, internlm2, internlm3, llama, minicpm, minicpm3, ministral3, olmo2, olmo3, phi3, qwen2, qwen3, smollm3, stablelm, starcoder2"
 	for text, want := range map[string]string{
 		`{"model_type":"mamba"}`:        "mamba: no family takes this model_type" + supported,
 		`{"model_type":"falcon_mamba"}`: "falcon_mamba: no family takes this model_type (read as mamba)" + supported,

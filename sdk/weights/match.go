@@ -36,7 +36,7 @@ type Param struct {
 // from the run's row First on.
 type Part struct {
 	Of            string // the graph's name of the stored tensor, with the parameter's ending
-	Rows          int    // of the stored tensor
+	Rows          int    // of the stored tensor, of all experts together
 	Groups, First int
 }
 
@@ -51,8 +51,13 @@ func (p *Part) row(r, rows int) (at, run int) {
 
 // stored is the tensor that the parameter is read from, as a parameter.
 func (p Param) stored() Param {
-	if p.Part != nil {
-		p.Name, p.Shape = p.Part.Of, slices.Clone(p.Shape)
+	if p.Part == nil {
+		return p
+	}
+	p.Name, p.Shape = p.Part.Of, slices.Clone(p.Shape)
+	if p.Experts {
+		p.Shape[1] = p.Part.Rows / p.Shape[0]
+	} else {
 		p.Shape[0] = p.Part.Rows
 	}
 	return p
@@ -178,8 +183,9 @@ func (m *matcher) part(p Param) (Source, error) {
 	}
 	if part := p.Part; part != nil {
 		m.parted[part.Of] = src
-		if part.Groups < 1 || part.Rows%part.Groups != 0 || p.Shape[0]%part.Groups != 0 || part.First+p.Shape[0]/part.Groups > part.Rows/part.Groups {
-			return Source{}, contract.Errorf(contract.Internal, p.Name, "%d rows from %d on of %d groups of %d rows", p.Shape[0], part.First, part.Groups, part.Rows)
+		rows, _ := p.geometry()
+		if part.Groups < 1 || part.Rows%part.Groups != 0 || rows%part.Groups != 0 || part.First+rows/part.Groups > part.Rows/part.Groups {
+			return Source{}, contract.Errorf(contract.Internal, p.Name, "%d rows from %d on of %d groups of %d rows", rows, part.First, part.Groups, part.Rows)
 		}
 	}
 	src.Param = p

@@ -1,13 +1,16 @@
 package weights
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/mlx"
 )
 
 func TestMatchIsStrict(t *testing.T) {
@@ -111,4 +114,34 @@ func FuzzCodesOf(f *testing.F) {
 			require.Equal(t, int64(cols), int64(a.Group)*groups)
 		}
 	})
+}
+
+// Hugging Face keeps gate and up of every expert in one tensor, each expert's gate before its up.
+func TestExpertsOfAFusedTensorAreReadApart(t *testing.T) {
+	const experts, rows, cols = 3, 16, 16
+	fused := tensor{"both.weight", "F32", []int{experts, 2 * rows, cols}, nil}
+	for i := range experts * 2 * rows * cols {
+		fused.Data = binary.LittleEndian.AppendUint32(fused.Data, math.Float32bits(float32(i)))
+	}
+	half := func(name string, first int) Param {
+		return Param{
+			Name: name, Shape: []int{experts, rows, cols}, Experts: true,
+			Part: &Part{Of: "both.weight", Rows: experts * 2 * rows, Groups: experts, First: first},
+		}
+	}
+	set, err := Match(write(t, fused), []Param{half("gate.weight", 0), half("up.weight", rows)}, Rules{})
+	require.NoError(t, err)
+	require.EqualValues(t, len(fused.Data), set.StoredBytes())
+	bothWays(t, func(t *testing.T, w *mlx.Worker, target Target) {
+		require.NoError(t, load(t, w, set, target, quiet, func(s *mlx.Scope, tensors *Tensors) {
+			for part, name := range []string{"gate.weight", "up.weight"} {
+				for i, v := range rowsOf(t, s, tensors, name, experts*rows) {
+					expert, within := i/(rows*cols), i%(rows*cols)
+					require.EqualValues(t, (2*expert+part)*rows*cols+within, v, "%s, value %d", name, i)
+				}
+			}
+		}))
+	})
+	_, err = Match(write(t, tensor{"both.weight", "F32", []int{experts, rows, cols}, nil}), []Param{half("gate.weight", 0)}, Rules{})
+	require.ErrorContains(t, err, "both.weight: has shape [3 16 16], the config makes it [3 32 16]")
 }

@@ -13,7 +13,7 @@ type Block struct {
 	InputLayerNorm         nn.RMSNorm
 	Mixer                  mixer
 	PostAttentionLayerNorm nn.RMSNorm
-	MLP                    MLP
+	MLP                    feedForward
 }
 
 // mixer is what lets a token see those before it: an Attention or a DeltaNet.
@@ -26,7 +26,7 @@ func (b builder) block(i int) Block {
 	layer := layerName(i)
 	out := Block{
 		InputLayerNorm: b.norm(layer + "input_layernorm"), PostAttentionLayerNorm: b.norm(layer + "post_attention_layernorm"),
-		MLP: MLP{GateProj: b.linear(layer + "mlp.gate_proj"), UpProj: b.linear(layer + "mlp.up_proj"), DownProj: b.linear(layer + "mlp.down_proj")},
+		MLP: b.feedForward(layer + "mlp."),
 	}
 	if b.config.Recurrent[i] {
 		out.Mixer = b.deltaNet(i, layer+"linear_attn.")
@@ -41,7 +41,7 @@ func (b builder) linear(path string) nn.Linear { return nn.NewLinear(b.s, b.tens
 // Forward maps [1, T, H] to [1, T, H].
 func (b Block) Forward(s *mlx.Scope, h *mlx.Array, pass *kv.Pass) *mlx.Array {
 	h = b.Mixer.Forward(s, b.InputLayerNorm, h, pass)
-	return b.MLP.Forward(s, b.PostAttentionLayerNorm, h)
+	return b.MLP.AddTo(s, b.PostAttentionLayerNorm, h)
 }
 
 // Attention is grouped-query attention whose result is gated. A part of each head rotates.
@@ -101,14 +101,4 @@ func (b builder) deltaNet(i int, path string) DeltaNet {
 func (d DeltaNet) Forward(s *mlx.Scope, norm nn.RMSNorm, h *mlx.Array, pass *kv.Pass) *mlx.Array {
 	x := nn.Project(s, norm, h, d.QKVProj, d.ZProj, d.BProj, d.AProj) // [1, T, Width]
 	return d.OutProj.AddTo(s, h, pass.GatedDelta(s, d.layer, x, d.GatedDelta))
-}
-
-// MLP is down(silu(gate(x)) * up(x)).
-type MLP struct {
-	GateProj, UpProj, DownProj nn.Linear
-}
-
-// Forward maps h [1, T, H] to h + mlp(norm(h)).
-func (m MLP) Forward(s *mlx.Scope, norm nn.RMSNorm, h *mlx.Array) *mlx.Array {
-	return m.DownProj.AddTo(s, h, nn.SwiGLU(s, norm, h, m.GateProj, m.UpProj))
 }

@@ -18,6 +18,16 @@ type Config struct {
 	Recurrent    []bool
 	MaxPositions int
 	EOS          []int32
+
+	// MoE is nil for a dense model; in another one every layer is a mixture.
+	MoE *Mixture
+}
+
+// Mixture is what a model of experts has beside a dense one, whose IntermediateSize it has no use for.
+type Mixture struct {
+	Experts, TopK                int
+	IntermediateSize, SharedSize int  // of a routed expert, and of the shared one
+	Normalize                    bool // norm_topk_prob
 }
 
 // ReadConfig reads a config that the record parsed. A field that is missing or impossible is ArtifactCorrupt naming it; a
@@ -52,6 +62,23 @@ func ReadConfig(parsed artifact.Config) (Config, error) {
 		f.Corrupt("linear_num_key_heads", "%d value heads are no multiple of %d", c.Delta.ValueHeads, c.Delta.KeyHeads)
 	case c.Delta.Taps < 2:
 		f.Corrupt("linear_conv_kernel_dim", "the convolution must look back")
+	}
+	return c, f.Err()
+}
+
+// ReadMoEConfig reads the config of a mixture.
+func ReadMoEConfig(parsed artifact.Config) (Config, error) {
+	c, err := ReadConfig(parsed)
+	if err != nil {
+		return c, err
+	}
+	f := parsed.Fields()
+	c.MoE = &Mixture{
+		Experts: f.Size("num_experts"), TopK: f.Size("num_experts_per_tok"), Normalize: f.Flag("norm_topk_prob"),
+		IntermediateSize: f.Size("moe_intermediate_size"), SharedSize: f.Size("shared_expert_intermediate_size"),
+	}
+	if f.Err() == nil && c.MoE.TopK > c.MoE.Experts {
+		f.Corrupt("num_experts_per_tok", "%d of %d experts", c.MoE.TopK, c.MoE.Experts)
 	}
 	return c, f.Err()
 }

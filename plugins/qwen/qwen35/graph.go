@@ -10,11 +10,26 @@ import (
 
 // Graph is the generic Qwen 3.5 of a graph table.
 func Graph() engine.Graph {
-	return engine.Graph{ID: "qwen3.5", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name}, Read: read}
+	return engine.Graph{
+		ID: "qwen3.5", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name},
+		Read: func(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
+			return read(a, parsed, ReadConfig)
+		},
+	}
 }
 
-func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
-	c, err := ReadConfig(parsed)
+// MoEGraph is the generic Qwen 3.5 whose MLPs are mixtures of experts.
+func MoEGraph() engine.Graph {
+	return engine.Graph{
+		ID: "qwen3.5-moe", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name, kernels.Experts.Name},
+		Read: func(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
+			return read(a, parsed, ReadMoEConfig)
+		},
+	}
+}
+
+func read(a *artifact.Artifact, parsed artifact.Config, config func(artifact.Config) (Config, error)) (engine.Blueprint, error) {
+	c, err := config(parsed)
 	if err != nil {
 		return engine.Blueprint{}, err
 	}
@@ -44,10 +59,16 @@ func (c Config) tokenBytes(context int, dtype mlx.DType, packed bool) int64 {
 	qkv := int64(2*c.Heads+2*c.KVHeads) * int64(c.HeadDim)
 	delta := 3 * int64(c.Delta.Width())
 	state := int64(c.Delta.ValueHeads) * int64(c.Delta.KeyDim) * int64(c.Delta.ValueDim)
+	width, mixture := int64(c.IntermediateSize), int64(0)
+	if m := c.MoE; m != nil {
+		// Each picked expert's row, its activations and its result, all at once: the kernel's in float32.
+		width = int64(m.SharedSize)
+		mixture = int64(m.TopK) * (2*int64(c.HiddenSize) + 2*int64(m.IntermediateSize)) * 4
+	}
 	if packed {
-		held := residual + max(2*qkv+heads, delta, int64(c.IntermediateSize))
-		return held*size + 4*(max(int64(c.HiddenSize), int64(c.IntermediateSize), heads)+max(heads, int64(c.Delta.Width())))
+		held := residual + max(2*qkv+heads, delta, width)
+		return held*size + 4*(max(int64(c.HiddenSize), width, heads)+max(heads, int64(c.Delta.Width()))) + mixture
 	}
 	attention := 2*int64(c.Heads)*int64(context) + 2*qkv + 4*heads
-	return (residual+max(attention, 2*delta, 4*int64(c.IntermediateSize)))*size + stateCopies*4*state
+	return (residual+max(attention, 2*delta, 4*width))*size + stateCopies*4*state + 2*mixture
 }

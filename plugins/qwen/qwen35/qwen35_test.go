@@ -1,6 +1,7 @@
 package qwen35
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 const oracleBound = 1e-5
 
 func TestLogitsAndGreedyIDsEqualMLXLM(t *testing.T) {
-	goldens := enginetest.Goldens(t, "../testdata/qwen35.json")
+	goldens := slices.Concat(enginetest.Goldens(t, "../testdata/qwen35.json"), enginetest.Goldens(t, "../testdata/qwen35_moe.json"))
 	require.Len(t, goldens, len(tinyPaths))
 	for _, g := range goldens {
 		t.Run(g.Name, func(t *testing.T) {

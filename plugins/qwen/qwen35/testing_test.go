@@ -2,6 +2,8 @@ package qwen35
 
 import (
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -19,7 +21,7 @@ var tinyPaths map[string]string
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "clade-tiny-")
 	if err == nil {
-		tinyPaths, err = tiny.WriteAll(dir, tiny.Qwen35())
+		tinyPaths, err = tiny.WriteAll(dir, slices.Concat(tiny.Qwen35(), tiny.Qwen35MoE()))
 	}
 	if err != nil {
 		panic(err)
@@ -34,7 +36,11 @@ func TestMain(m *testing.M) {
 const manifest = "../plugin.yaml"
 
 func subject(name string, target weights.Target, config engine.Config) enginetest.Subject {
-	return enginetest.Subject{Graph: Graph(), Manifest: manifest, Path: tinyPaths[name], Target: target, Config: config}
+	graph := Graph()
+	if strings.HasPrefix(name, "qwen35-moe") {
+		graph = MoEGraph()
+	}
+	return enginetest.Subject{Graph: graph, Manifest: manifest, Path: tinyPaths[name], Target: target, Config: config}
 }
 
 func ptr[T any](v T) *T { return &v }

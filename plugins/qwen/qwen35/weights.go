@@ -9,23 +9,33 @@ import (
 	"github.com/clademl/clade/sdk/weights"
 )
 
+// experts is how a checkpoint stores the matrices of experts.
+type experts int
+
+const (
+	stackedExperts experts = iota // one tensor for each projection, as mlx-lm has them
+	fusedExperts                  // gate and up in one, as Hugging Face has them
+	singleExperts                 // expert by expert
+)
+
 // layout is how a checkpoint lies in its file.
 type layout struct {
 	// shifted: Hugging Face's layout. Norms are stored less 1, and convolutions are [channels, 1, taps]. The shape of the convolutions
 	// says so: mlx-lm converts both at once.
 	shifted bool
 	// norms has the type in which the 1 is added to each: that of the file, so that it rounds as mlx-lm's does.
-	norms map[string]mlx.DType
+	norms   map[string]mlx.DType
+	experts experts
 }
 
 // params lists every parameter of the graph under its name in MLX's layout.
 func (c Config) params(l layout) []weights.Param {
-	p := paramList{config: c}
+	p := paramList{config: c, layout: l}
 	p.matrix("language_model.model.embed_tokens", c.VocabSize, c.HiddenSize)
 	for i := range c.Layers {
 		layer := layerName(i)
 		if c.Recurrent[i] {
-			p.recurrent(layer, l)
+			p.recurrent(layer)
 		} else {
 			p.attention(layer)
 		}
@@ -42,6 +52,7 @@ func layerName(i int) string { return fmt.Sprintf("language_model.model.layers.%
 
 type paramList struct {
 	config Config
+	layout layout
 	out    []weights.Param
 }
 
@@ -53,14 +64,14 @@ func (p *paramList) vector(name string, shape ...int) {
 	p.out = append(p.out, weights.Param{Name: name, Shape: shape})
 }
 
-func (p *paramList) recurrent(layer string, l layout) {
+func (p *paramList) recurrent(layer string) {
 	c, d, mix := p.config, p.config.Delta, layer+"linear_attn."
 	p.matrix(mix+"in_proj_qkv", d.Channels(), c.HiddenSize)
 	p.matrix(mix+"in_proj_z", d.Values(), c.HiddenSize)
 	p.matrix(mix+"in_proj_b", d.ValueHeads, c.HiddenSize)
 	p.matrix(mix+"in_proj_a", d.ValueHeads, c.HiddenSize)
 	taps := []int{d.Channels(), d.Taps, 1}
-	if l.shifted {
+	if p.layout.shifted {
 		taps = []int{d.Channels(), 1, d.Taps}
 	}
 	p.vector(mix+"conv1d.weight", taps...)
@@ -104,9 +115,39 @@ func (p *paramList) block(layer string) {
 	c := p.config
 	p.vector(layer+"input_layernorm.weight", c.HiddenSize)
 	p.vector(layer+"post_attention_layernorm.weight", c.HiddenSize)
-	p.matrix(layer+"mlp.gate_proj", c.IntermediateSize, c.HiddenSize)
-	p.matrix(layer+"mlp.up_proj", c.IntermediateSize, c.HiddenSize)
-	p.matrix(layer+"mlp.down_proj", c.HiddenSize, c.IntermediateSize)
+	if c.MoE == nil {
+		p.mlp(layer+"mlp.", c.IntermediateSize)
+		return
+	}
+	p.matrix(layer+"mlp.gate", c.MoE.Experts, c.HiddenSize)
+	p.expert(layer, "gate_proj", c.MoE.IntermediateSize, c.HiddenSize)
+	p.expert(layer, "up_proj", c.MoE.IntermediateSize, c.HiddenSize)
+	p.expert(layer, "down_proj", c.HiddenSize, c.MoE.IntermediateSize)
+	p.mlp(layer+"mlp.shared_expert.", c.MoE.SharedSize)
+	p.matrix(layer+"mlp.shared_expert_gate", 1, c.HiddenSize)
+}
+
+func (p *paramList) mlp(path string, width int) {
+	p.matrix(path+"gate_proj", width, p.config.HiddenSize)
+	p.matrix(path+"up_proj", width, p.config.HiddenSize)
+	p.matrix(path+"down_proj", p.config.HiddenSize, width)
+}
+
+// expert is one projection of every expert.
+func (p *paramList) expert(layer, name string, rows, cols int) {
+	n := p.config.MoE.Experts
+	out := weights.Param{Name: layer + "mlp.switch_mlp." + name + ".weight", Shape: []int{n, rows, cols}, Experts: true}
+	switch fused := layer + "mlp.switch_mlp.gate_up_proj.weight"; {
+	case p.layout.experts == singleExperts:
+		for e := range n {
+			out.Joined = append(out.Joined, fmt.Sprintf("%smlp.experts.%d.%s.weight", layer, e, name))
+		}
+	case p.layout.experts == fusedExperts && name == "gate_proj":
+		out.Part = &weights.Part{Of: fused, Rows: 2 * n * rows, Groups: n}
+	case p.layout.experts == fusedExperts && name == "up_proj":
+		out.Part = &weights.Part{Of: fused, Rows: 2 * n * rows, Groups: n, First: rows}
+	}
+	p.out = append(p.out, out)
 }
 
 // Match finds the graph's parameters in an artifact.
@@ -136,8 +177,30 @@ func (c Config) layoutOf(a *artifact.Artifact) layout {
 		if len(t.Shape) == 1 && isShifted(name) {
 			l.norms[name] = storedAs(t.DType)
 		}
+		l.experts = max(l.experts, expertsOf(name))
 	}
 	return l
+}
+
+// expertsOf is what the graph's name of a tensor says of how experts are stored.
+func expertsOf(name string) experts {
+	switch {
+	case strings.HasSuffix(name, ".mlp.switch_mlp.gate_up_proj.weight"):
+		return fusedExperts
+	case strings.Contains(name, ".mlp.experts."):
+		return singleExperts
+	}
+	return stackedExperts
+}
+
+// expertName is the graph's name of what Hugging Face calls experts.NAME.
+func expertName(name string) string {
+	for _, projection := range []string{"gate_up_proj", "down_proj"} {
+		if layer, ok := strings.CutSuffix(name, ".mlp.experts."+projection); ok {
+			return layer + ".mlp.switch_mlp." + projection + ".weight"
+		}
+	}
+	return name
 }
 
 // isShifted tells the norms that Hugging Face stores less 1: all but the one behind the recurrence.
@@ -174,5 +237,5 @@ func (c Config) graphName(stored string) string {
 	if c.Tied && strings.HasPrefix(name, "language_model.lm_head.") {
 		return ""
 	}
-	return name
+	return expertName(name)
 }

@@ -3,6 +3,8 @@
   go run ./sdk/plugintest/tiny/cmd/tiny -family qwen35 -out DIR
   python plugins/qwen/testdata/qwen35.py DIR > plugins/qwen/testdata/qwen35.json
 
+and with -family qwen35-moe for qwen35_moe.json, with MLX 0.32.4: mlx-lm 0.32.2 runs quantized experts on no older one.
+
 For each checkpoint: the last row of logits after a prefill of 1, 7, 40 and 300 ids (float32, base64) and 32 greedy ids after the
 prefill of 7. Weights are widened to float32 after mlx-lm has read them as they are stored.
 """

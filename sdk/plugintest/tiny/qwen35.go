@@ -41,6 +41,10 @@ func Qwen35(names ...string) []Checkpoint {
 		{"qwen35-affine4", quantized(32, 4, nil, nil), mlxLayout(true), quantizedStore, false},
 		{"qwen35-affine8", quantized(64, 8, nil, nil), mlxLayout(false), quantizedStore, false},
 	}
+	return qwen35Checkpoints(names, recipes)
+}
+
+func qwen35Checkpoints(names []string, recipes []qwen35Recipe) []Checkpoint {
 	var out []Checkpoint
 	for _, r := range recipes {
 		if len(names) == 0 || slices.Contains(names, r.name) {
@@ -69,13 +73,21 @@ func (r qwen35Recipe) checkpoint() Checkpoint {
 			text[k] = v
 		}
 	}
+	maps.DeleteFunc(text, func(_ string, v any) bool { return v == nil })
+	if text["num_experts"] != nil {
+		config["model_type"], config["architectures"] = "qwen3_5_moe", []string{"Qwen3_5MoeForConditionalGeneration"}
+	}
 	if r.flat {
 		maps.Copy(text, config)
 		config = text
 	} else {
 		config["text_config"], config["tie_word_embeddings"] = text, text["tie_word_embeddings"]
 	}
-	return Checkpoint{Name: r.name, Config: config, Tensors: r.layout(qwen35Tensors(text)), store: r.store}
+	c := Checkpoint{Name: r.name, Config: config, Tensors: r.layout(qwen35Tensors(text)), store: r.store}
+	if strings.HasPrefix(c.Tensors[0].Name, "model.") {
+		c.format = "pt"
+	}
+	return c
 }
 
 // qwen35Tensors draws the weights under the names of a bare text model in MLX's layout, MTP tensors included.
@@ -141,11 +153,25 @@ func (d *drawing) qwen35Attention(layer string, c map[string]any) {
 }
 
 func (d *drawing) qwen35MLP(layer string, c map[string]any) {
-	hidden, inter := c["hidden_size"].(int), c["intermediate_size"].(int)
+	hidden := c["hidden_size"].(int)
 	d.norm(layer+"post_attention_layernorm", hidden)
-	d.matrix(layer+"mlp.gate_proj", inter, hidden)
-	d.matrix(layer+"mlp.up_proj", inter, hidden)
-	d.matrix(layer+"mlp.down_proj", hidden, inter)
+	mlp := func(path string, inter int) {
+		d.matrix(path+"gate_proj", inter, hidden)
+		d.matrix(path+"up_proj", inter, hidden)
+		d.matrix(path+"down_proj", hidden, inter)
+	}
+	experts, mixture := c["num_experts"].(int)
+	if !mixture {
+		mlp(layer+"mlp.", c["intermediate_size"].(int))
+		return
+	}
+	width := c["moe_intermediate_size"].(int)
+	d.matrix(layer+"mlp.gate", experts, hidden)
+	d.add(layer+"mlp.switch_mlp.gate_proj.weight", 0, 1/math.Sqrt(float64(hidden)), experts, width, hidden)
+	d.add(layer+"mlp.switch_mlp.up_proj.weight", 0, 1/math.Sqrt(float64(hidden)), experts, width, hidden)
+	d.add(layer+"mlp.switch_mlp.down_proj.weight", 0, 1/math.Sqrt(float64(width)), experts, hidden, width)
+	mlp(layer+"mlp.shared_expert.", c["shared_expert_intermediate_size"].(int))
+	d.matrix(layer+"mlp.shared_expert_gate", 1, hidden)
 }
 
 // drawing collects tensors: matrices of the deviation 1/sqrt(in), norms around 1.

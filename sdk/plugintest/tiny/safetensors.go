@@ -1,6 +1,7 @@
 package tiny
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"math"
@@ -87,7 +88,7 @@ func writeSafetensors(c Checkpoint, dir string, tensors []stored) error {
 	if err := writeConfig(dir, c.Config); err != nil {
 		return err
 	}
-	header := map[string]any{"__metadata__": map[string]string{"format": "mlx"}}
+	header := map[string]any{"__metadata__": map[string]string{"format": cmp.Or(c.format, "mlx")}}
 	var payload []byte
 	for _, t := range tensors {
 		begin := len(payload)

@@ -18,7 +18,7 @@ func TestCheckpointsAreTheSameBytesEverywhere(t *testing.T) {
 		oracle, digest string
 	}{
 		{Llama(), "plugins/universal/testdata/oracle.py", "00cd6d2c49efdc90bf9d6f6675dbc9b780e77c3a2d00873742dbf0501d744d87"},
-		{Qwen35(), "plugins/qwen/testdata/qwen35.py", "671633f7d168dd2a90d21d75d3d05b2f9ee1f5866c6e36d173770f07342d51f6"},
+		{Qwen35(), "plugins/qwen/testdata/qwen35.py", "2ca7c3b9d07eb23b0692db141f9f5c8b6acf5abcd2ecd64c999e7dd18b2d215e"},
 	} {
 		dir := t.TempDir()
 		paths, err := WriteAll(dir, c.checkpoints)
