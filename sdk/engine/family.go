@@ -79,6 +79,8 @@ type Blueprint struct {
 	TokenBytes func(context int, dtype mlx.DType, packed bool) int64
 	// Notes are what a person would want to know of how the model was read.
 	Notes []string
+	// Kernels names what this model uses beside its graph's own, where a runtime has it: a library that lacks one does the rest.
+	Kernels []string
 	// Unfused names the parts of the graph that MLX's operations compute where kernels compute the rest.
 	Unfused []string
 	// Uncertain says why tokens of a context depend on how the prompt is cut even on the kernels; empty where they do not. Nil: never.

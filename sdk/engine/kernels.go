@@ -27,6 +27,11 @@ func (d *draft) chooseKernels(b *Backend) {
 		names = append(names, kernels.LinearInt8.Name)
 	}
 	names = append(names, d.cacheKernels(b)...)
+	for _, name := range d.Kernels {
+		if b.library != nil && b.library.Has(name) {
+			names = append(names, name)
+		}
+	}
 	d.kernels = b.kernels.Load().Choose(names...)
 	reason := ""
 	switch {

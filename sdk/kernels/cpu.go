@@ -68,6 +68,14 @@ var AttendCaches = Kernel{
 	Fallback: "rows are coded and decoded by MLX's operations, and its scaled dot product attention reads them as floats",
 }
 
+// AttendSoftcap is AttendCaches with bent scores: a plan has it for a graph that bends them.
+var AttendSoftcap = Kernel{
+	Name:      "attend-softcap",
+	Signature: "attend-caches, whose scores become cap tanh(score / cap) before they are masked",
+	Devices:   []string{"cpu"},
+	Fallback:  "MLX's matmul, tanh and softmax; what a token gets depends on how its prompt is cut then",
+}
+
 // Experts is a mixture of experts with its router's choice.
 var Experts = Kernel{
 	Name: "experts",
@@ -79,7 +87,7 @@ var Experts = Kernel{
 
 // CPU is the registry of all of them.
 func CPU() Registry {
-	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches, Sample, Experts)
+	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches, Sample, Experts, AttendSoftcap)
 }
 
 // Tested is the runtime's library with every kernel compared with its fallback once.
@@ -114,7 +122,7 @@ var tests = map[string]func(*mlx.Scope, *mlx.Kernels) error{
 	Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend, LinearInt8.Name: testLinearInt8,
 	AttendRows.Name: testAttendRows, LinearUpdates.Name: testLinearUpdates,
 	AttendCaches.Name: testAttendCaches, Sample.Name: testSample,
-	Experts.Name: testExperts,
+	Experts.Name: testExperts, AttendSoftcap.Name: testAttendSoftcap,
 }
 
 // SelfTest is the result of the comparison at load.

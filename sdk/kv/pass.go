@@ -90,12 +90,12 @@ type Attention struct {
 	Rope  *nn.Rope // nil where positions do not rotate
 	// QNorm and KNorm normalise each head [HeadDim] of queries and keys before it rotates; without weights, none.
 	QNorm, KNorm nn.RMSNorm
-	// Softcap bends scores to Softcap * tanh(score / Softcap); 0 leaves them. No kernel does it.
+	// Softcap bends scores to Softcap * tanh(score / Softcap); 0 leaves them.
 	Softcap float32
 }
 
 // packs reports whether the kernel computes the attention over c.
-func (a Attention) packs(c *Cache) bool { return c.kernels && a.Softcap == 0 }
+func (a Attention) packs(c *Cache) bool { return c.kernels && (a.Softcap == 0 || mlx.AttendsSoftcap()) }
 
 // Attend takes the projections qkv [1, T, (Heads + 2 KVHeads) * HeadDim] of layer i: it rotates queries and keys, stores keys
 // and values, and returns the attention [1, T, Heads * HeadDim] of each query over all that it may see of its own sequence.
@@ -181,7 +181,7 @@ func split(s *mlx.Scope, x *mlx.Array, first, n, dim int, norm nn.RMSNorm) *mlx.
 // returns.
 func attendKernel(s *mlx.Scope, spec Spec, segments []Segment, i int, qkv *mlx.Array, a Attention) *mlx.Array {
 	layers, sequences := make([]attended, len(segments)), make([]mlx.CacheSequence, len(segments))
-	plain := spec.Keep == 0
+	plain := spec.Keep == 0 && a.Softcap == 0
 	for j, g := range segments {
 		layers[j] = g.Cache.attended(s, i)
 		sequences[j] = layers[j].lend(s, qkv.DType(), g.Cache.offset, g.Tokens)
@@ -230,7 +230,7 @@ func attendRows(s *mlx.Scope, layers []attended, sequences []mlx.CacheSequence, 
 func (a Attention) packed(s *mlx.Scope, spec Spec, end int) mlx.PackedAttention {
 	args := mlx.PackedAttention{
 		Heads: a.Heads, KVHeads: spec.Heads, HeadDim: spec.HeadDim, RopeScale: 1, RopeMScale: 1, Scale: a.Scale, Window: spec.Window,
-		QNorm: a.QNorm.Weight, KNorm: a.KNorm.Weight, NormEps: a.QNorm.Eps,
+		QNorm: a.QNorm.Weight, KNorm: a.KNorm.Weight, NormEps: a.QNorm.Eps, Softcap: a.Softcap,
 	}
 	if a.Rope != nil {
 		a.Rope.Kernel(s, end, &args)

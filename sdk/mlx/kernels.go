@@ -350,6 +350,8 @@ type PackedAttention struct {
 	NormEps                 float32
 	Scale                   float32
 	Offset, Window          int
+	// Softcap bends scores to Softcap * tanh(score / Softcap), 0 leaves them: AttendCaches does it, the others refuse it.
+	Softcap float32
 }
 
 // PackedAttend writes the keys and values of qkv [1, T, (Heads + 2 KVHeads) HeadDim] into the caches
@@ -358,6 +360,10 @@ type PackedAttention struct {
 func (s *Scope) PackedAttend(qkv, keys, values *Array, a PackedAttention) (out, newKeys, newValues *Array) {
 	const op = "packed_attend"
 	if !s.usable(op) || !s.have(op, qkv, keys, values) || !s.haveOrNil(op, a.InvFreq, a.QNorm, a.KNorm) {
+		return inert, inert, inert
+	}
+	if a.Softcap != 0 {
+		_ = s.Fail(&OpError{Op: op, Message: "bent scores are attend_caches's"})
 		return inert, inert, inert
 	}
 	o := C.ck_attend(qkv.ctx, keys.ctx, values.ctx, a.InvFreq.handle(), a.QNorm.handle(), a.KNorm.handle(), a.c(a.Offset), s.stream)

@@ -1,7 +1,7 @@
 package mlx
 
 // #include "kernels_shim.h"
-// #cgo nocallback ck_attend_caches
+// #cgo nocallback ck_attend_softcap
 import "C"
 
 import (
@@ -48,6 +48,9 @@ type CacheSequence struct {
 // AttendsCaches reports whether the library has AttendCaches and PackRows.
 func AttendsCaches() bool { return bool(C.ck_attends_caches()) }
 
+// AttendsSoftcap reports whether AttendCaches takes a Softcap: the kernel "attend-softcap" of the library.
+func AttendsSoftcap() bool { return bool(C.ck_attends_softcap()) }
+
 // AttendCaches is PackedAttendRows over caches that are coded or not in one piece. keep is how many first positions every query
 // sees beside its window. It returns the result and, for each sequence, its written pairs as they are after it, in place of handles that
 // must not be used again. The kernel "attend-caches" of the library.
@@ -90,8 +93,8 @@ func (s *Scope) AttendCaches(qkv *Array, sequences []CacheSequence, keep int, a 
 	}
 	made := make([]unsafe.Pointer, 2*written)
 	var result unsafe.Pointer
-	if C.ck_attend_caches(&result, &made[0], qkv.ctx, &caches[0], C.int(len(described)), &described[0], &tables[0], C.int(keep),
-		a.InvFreq.handle(), a.QNorm.handle(), a.KNorm.handle(), a.c(0), s.stream) != 0 {
+	if C.ck_attend_softcap(&result, &made[0], qkv.ctx, &caches[0], C.int(len(described)), &described[0], &tables[0], C.int(keep),
+		a.InvFreq.handle(), a.QNorm.handle(), a.KNorm.handle(), a.c(0), C.float(a.Softcap), s.stream) != 0 {
 		s.failOp(op, qkv)
 		return fail()
 	}

@@ -36,8 +36,8 @@ func (s *Scope) PackedAttendRows(qkv *Array, sequences []PackedSequence, a Packe
 		return fail()
 	}
 	n := len(sequences)
-	if n < 1 || n > C.CK_MAX_SEQUENCES {
-		_ = s.Fail(&OpError{Op: op, Message: fmt.Sprintf("%d sequences", n)})
+	if n < 1 || n > C.CK_MAX_SEQUENCES || a.Softcap != 0 {
+		_ = s.Fail(&OpError{Op: op, Message: fmt.Sprintf("%d sequences, a softcap of %g", n, a.Softcap)})
 		return fail()
 	}
 	caches, made := make([]unsafe.Pointer, 2*n), make([]unsafe.Pointer, 2*n)

@@ -45,6 +45,8 @@ typedef struct {
 	                     mlx_array, const ck_attention *, mlx_stream)) \
 	F(int, attend_caches, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const ck_sequence *, const int *, int, \
 	                       mlx_array, mlx_array, mlx_array, const ck_attention *, mlx_stream)) \
+	F(int, attend_softcap, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const ck_sequence *, const int *, int, \
+	                        mlx_array, mlx_array, mlx_array, const ck_attention *, float, mlx_stream)) \
 	F(int, cache_pack, (mlx_array *, mlx_array, ck_row_code, mlx_stream)) \
 	F(int, sample, (mlx_array *, mlx_array *, mlx_array *, mlx_array, const ck_sampling *, int, const int32_t *, int, const float *, int, \
 	                const uint32_t *, int, mlx_stream))
@@ -205,6 +207,18 @@ int ck_attend_caches(void **out, void **new_caches, void *qkv, void *const *cach
 	mlx_array o = {0};
 	int rc = failed(p_attend_caches(&o, (mlx_array *)new_caches, (mlx_array){qkv}, (const mlx_array *)caches, count, sequences, tables, keep,
 	                                (mlx_array){inv_freq}, (mlx_array){q_norm}, (mlx_array){k_norm}, &a, (mlx_stream){stream}));
+	*out = o.ctx;
+	return rc;
+}
+
+bool ck_attends_softcap(void) { return p_attend_softcap != NULL; }
+int ck_attend_softcap(void **out, void **new_caches, void *qkv, void *const *caches, int count, const ck_sequence *sequences,
+                      const int *tables, int keep, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, float softcap, void *stream) {
+	if (softcap == 0) return ck_attend_caches(out, new_caches, qkv, caches, count, sequences, tables, keep, inv_freq, q_norm, k_norm, a, stream);
+	LACKS(attend_softcap)
+	mlx_array o = {0};
+	int rc = failed(p_attend_softcap(&o, (mlx_array *)new_caches, (mlx_array){qkv}, (const mlx_array *)caches, count, sequences, tables, keep,
+	                                 (mlx_array){inv_freq}, (mlx_array){q_norm}, (mlx_array){k_norm}, &a, softcap, (mlx_stream){stream}));
 	*out = o.ctx;
 	return rc;
 }

@@ -81,6 +81,10 @@ typedef struct {
 bool ck_attends_caches(void);
 int ck_attend_caches(void **out, void **new_caches, void *qkv, void *const *caches, int count, const ck_sequence *sequences,
                      const int *tables, int keep, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream);
+// ck_attend_caches with bent scores; a softcap of 0 is ck_attend_caches.
+bool ck_attends_softcap(void);
+int ck_attend_softcap(void **out, void **new_caches, void *qkv, void *const *caches, int count, const ck_sequence *sequences,
+                      const int *tables, int keep, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, float softcap, void *stream);
 cx_out ck_cache_pack(void *x, ck_row_code code, void *stream);
 
 typedef struct {

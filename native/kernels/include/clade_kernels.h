@@ -217,6 +217,24 @@ int clade_attend_caches(
     const clade_attention* a,
     clade_stream s);
 
+/* clade_attend_caches whose scores become softcap * tanh(score / softcap) before they are masked; 0 leaves them. Beside
+ * "attend-softcap" in the list. */
+int clade_attend_softcap(
+    clade_array* out,
+    clade_array* new_caches,
+    clade_array qkv,
+    const clade_array* caches,
+    int count,
+    const clade_sequence* sequences,
+    const int* tables,
+    int keep,
+    clade_array inv_freq,
+    clade_array q_norm,
+    clade_array k_norm,
+    const clade_attention* a,
+    float softcap,
+    clade_stream s);
+
 /* Rows x [1, heads, n, head_dim], of a float dtype, as coded rows [1, heads, n, words]: what clade_attend_caches writes of them. */
 int clade_cache_pack(clade_array* res, clade_array x, clade_row_code code, clade_stream s);
 

@@ -198,7 +198,14 @@ int clade_attend_rows(clade_array* out, clade_array* new_caches, clade_array qkv
 int clade_attend_caches(clade_array* out, clade_array* new_caches, clade_array qkv, const clade_array* caches, int count,
                         const clade_sequence* sequences, const int* tables, int keep, clade_array inv_freq, clade_array q_norm,
                         clade_array k_norm, const clade_attention* a, clade_stream s) {
+  return clade_attend_softcap(out, new_caches, qkv, caches, count, sequences, tables, keep, inv_freq, q_norm, k_norm, a, 0, s);
+}
+
+int clade_attend_softcap(clade_array* out, clade_array* new_caches, clade_array qkv, const clade_array* caches, int count,
+                         const clade_sequence* sequences, const int* tables, int keep, clade_array inv_freq, clade_array q_norm,
+                         clade_array k_norm, const clade_attention* a, float softcap, clade_stream s) {
   return guard("clade_attend", [&] {
+    if (!(softcap >= 0) || softcap > 1e30f) refuse("a softcap must be positive, or 0 for none");
     const mx::array& x = array_of(qkv);
     check_attention(*a, x);
     if (count < 1) refuse("no sequence");
@@ -235,7 +242,7 @@ int clade_attend_caches(clade_array* out, clade_array* new_caches, clade_array q
       inputs.push_back(w);
     }
     AttentionCall call{a->heads,      a->kv_heads,    a->head_dim, a->rope_dims, a->rope_traditional,
-                       a->rope_scale, a->rope_mscale, a->scale,    a->window,    keep, a->norm_eps};
+                       a->rope_scale, a->rope_mscale, a->scale,    a->window,    keep, a->norm_eps, softcap};
     auto outs = mx::array::make_arrays(shapes, dtypes, std::make_shared<Attend>(stream_of(s), call, std::move(read_in), q_norm.ctx, k_norm.ctx), inputs);
     give(out, outs[0]);
     for (size_t i = 1; i < outs.size(); i++) give(&new_caches[i - 1], outs[i]);

@@ -166,6 +166,7 @@ void reduce_tile(const Run& r, int h, int row0, int n, int t, float* partial) {
     const int b = std::clamp(r.begin(pos) - first, 0, count), e = std::clamp(pos + 1 - first, 0, count);
     float* si = s + size_t(i) * kTile;
     float* out = partial + size_t(i) * ldp;
+    if (r.a.softcap > 0) l.bend(si + seen, r.a.softcap, panels * kLanes - seen);
     std::fill(si + std::min(kept, b), si + b, -INFINITY);
     if (b >= e && !std::min(kept, e)) {
       out[0] = -INFINITY;

@@ -34,6 +34,7 @@ struct AttentionCall {
   int window;  // keys that a query sees, itself included; 0: all
   int keep;    // first positions that every query sees beside its window
   float norm_eps;
+  float softcap = 0;  // scores become softcap * tanh(score / softcap); 0: as they are
 
   // qkv [rows, (heads + 2 kv_heads) head_dim], the rows of all segments in order; out [rows, heads head_dim]; inv_freq
   // [rope_dims/2]; q_norm, k_norm [head_dim] or null. No two segments share a cache.

@@ -98,6 +98,8 @@ struct Level {
   // Updates best with x / temperature + noise of n tokens: ids, which reach to the next multiple of 16, or first and up where ids is
   // null. best is a token of the row already.
   void (*noisy_best)(const float* x, const int32_t* ids, int32_t first, int n, float temperature, const Noise&, Best* best);
+  // s = cap * tanh(s / cap); s reaches to the next multiple of 16.
+  void (*bend)(float* s, float cap, int n);
 };
 
 extern const Level* const kLevelGeneric;

@@ -18,10 +18,11 @@ namespace {
 #include "dot.inl"
 #include "cache.inl"
 #include "sampling.inl"
+#include "softcap.inl"
 
 const Level kTable = {CLADE_LEVEL_NAME, kMaxDirectRows, tile,     decode, sum_squares, scale_mul, silu_mul, gelu_tanh_mul, exp_sum,
                       max_of,           scale_add,      quantize, dot,    widen,       narrow,    transpose, unpack,
-                      count_at_least,   find_at_least,  take_at_least, weigh,  noisy_best};
+                      count_at_least,   find_at_least,  take_at_least, weigh,  noisy_best, bend};
 
 }  // namespace
 

@@ -243,6 +243,7 @@ void attention() {
       for (int heads : {1, 6})
         for (int window : {0, 37})
           {
+            const float softcap = window == 37 || heads == 1 ? 0 : 0.7f;
             const bool traditional = dim == 48;
             const int kv = heads == 6 ? 2 : 1, total = 270, capacity = 300;
             const size_t size = t == DType::f32 ? 4 : 2, width = size_t(heads + 2 * kv) * size_t(dim);
@@ -253,7 +254,7 @@ void attention() {
               std::vector<uint8_t> keys(size_t(kv) * capacity * size_t(dim) * size, 0xff), values(keys), out(size_t(total) * size_t(heads * dim) * size);
               for (int offset = 0, i = 0; offset < total; i++) {
                 const int rows = std::min(cuts[size_t(i) % cuts.size()], total - offset);
-                AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, window, 0, 1e-6f};
+                AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, window, 0, 1e-6f, softcap};
                 a.run(t, qkv.data() + size_t(offset) * width * size, {plain(t, dim, offset, rows, keys, values, capacity)}, freq.data(),
                       norm.data(), nullptr, out.data() + size_t(offset) * size_t(heads * dim) * size);
                 offset += rows;
@@ -261,7 +262,7 @@ void attention() {
               return out;
             };
             const std::string what = "attention dtype " + std::to_string(int(t)) + " dim " + std::to_string(dim) + " heads " +
-                                     std::to_string(heads) + " window " + std::to_string(window);
+                                     std::to_string(heads) + " window " + std::to_string(window) + " softcap " + std::to_string(softcap);
             everywhere(what, [&] { return run({total}); });
             clade_kernels_set_level("");
             const auto whole = run({total});
@@ -271,7 +272,7 @@ void attention() {
             auto together = [&] {
               std::vector<std::vector<uint8_t>> caches(6, std::vector<uint8_t>(size_t(kv) * capacity * size_t(dim) * size, 0xff));
               std::vector<uint8_t> out(size_t(total) * size_t(heads * dim) * size), all;
-              AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, window, 0, 1e-6f};
+              AttentionCall a{heads, kv, dim, dim, traditional, 1.0f, 1.1f, 0.3f, window, 0, 1e-6f, softcap};
               int done[3] = {0, 0, 0};
               for (const auto& step : {std::vector<int>{258, 3, 9}, {1, 1, 0}, {1, 2, 1}}) {
                 std::vector<uint8_t> in;
@@ -298,6 +299,24 @@ void attention() {
             Pool::get().set_threads(1);
             expect(together() == want, what + " of three sequences on one thread");
           }
+}
+
+// Bent scores are tanh's to two ulps, of small ones too, and saturate.
+void bending() {
+  std::vector<float> scores = {0, -0.0f, 1e-30f, -1e-8f, 0.4374f, -0.4375f, 0.4376f, 7, -70, 1e30f, -INFINITY, INFINITY};
+  for (float v : normals(4084, 3)) scores.push_back(v);
+  for (float cap : {0.7f, 50.0f})
+    everywhere("bending", [&] {
+      auto s = scores;
+      level().bend(s.data(), cap, int(s.size()));
+      bool near = true;
+      for (size_t i = 0; i < s.size(); i++) {
+        const double want = double(cap) * std::tanh(double(scores[i]) / double(cap));
+        near = near && std::abs(double(s[i]) - want) <= 2.5e-7 * std::abs(want);
+      }
+      expect(near, "bending is tanh's with cap " + std::to_string(cap));
+      return s;
+    });
 }
 
 // Rows beyond a block of the second-level cache, columns beyond 16 bits, one weight of one row.
@@ -423,7 +442,7 @@ void refusals() {
 // All of them, or those that are named.
 int main(int argc, char** argv) {
   const std::pair<const char*, void (*)()> parts[] = {
-      {"linear", linear}, {"mixed", mixed},     {"rounding", rounding}, {"attention", attention}, {"coded", coded},
+      {"linear", linear}, {"mixed", mixed},     {"rounding", rounding}, {"attention", attention}, {"bending", bending}, {"coded", coded},
       {"large", large},   {"updates", updates}, {"tuning", tuning},     {"sampling", sampling},   {"refusals", refusals}};
   for (const auto& [name, test] : parts)
     if (argc == 1 || std::find(argv + 1, argv + argc, std::string(name)) != argv + argc) test();
