@@ -18,6 +18,10 @@ var ggufFields = []struct{ suffix, key string }{
 	{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
 	{"attention.layer_norm_epsilon", "layer_norm_eps"},
 	{"attention.sliding_window", "sliding_window"},
+	{"attention.q_lora_rank", "q_lora_rank"},
+	{"attention.kv_lora_rank", "kv_lora_rank"},
+	{"attention.temperature_scale", "llama_4_scaling_beta"},
+	{"attention.causal", "is_causal"},
 	{"attention.scale", "attention_multiplier"},
 	{"attn_logit_softcapping", "attn_logit_softcapping"},
 	{"final_logit_softcapping", "final_logit_softcapping"},
@@ -25,7 +29,10 @@ var ggufFields = []struct{ suffix, key string }{
 	{"residual_scale", "residual_multiplier"},
 	{"logit_scale", "logits_scaling"},
 	{"rope.freq_base", "rope_theta"},
+	{"rope.freq_base_swa", "rope_local_base_freq"},
 	{"rope.dimension_count", "rotary_dim"},
+	{"rope.dimension_sections", "mrope_section"},
+	{"rope.scaling.finetuned", "rope_finetuned"},
 	{"vocab_size", "vocab_size"},
 }
 
@@ -37,7 +44,7 @@ var ggufRope = []struct{ suffix, key string }{
 	{"yarn_beta_fast", "beta_fast"},
 	{"yarn_beta_slow", "beta_slow"},
 	{"yarn_ext_factor", "extrapolation_factor"},
-	{"yarn_log_multiplier", "yarn_log_multiplier"},
+	{"yarn_log_multiplier", "mscale_all_dim"},
 }
 
 // ggufTokens maps tokenizer.ggml ids.
@@ -71,6 +78,7 @@ func configOfGGUF(a *Artifact) (config, generation Config) {
 	for _, f := range ggufTokens {
 		m.put(tree, f.key, "tokenizer.ggml."+f.suffix)
 	}
+	m.slides(tree, arch)
 	if rope := m.ropeScaling(arch); rope != nil {
 		tree["rope_scaling"] = rope
 	}
@@ -113,17 +121,53 @@ func (m *GGUFMetadata) ends() []any {
 	return out
 }
 
-// ropeScaling is nil when the file scales nothing.
+// ropeScaling is nil when the file says nothing of it. A file that names no type means linear, as llama.cpp reads it, and one without a
+// factor scales nothing.
 func (m *GGUFMetadata) ropeScaling(arch string) map[string]any {
-	kind, ok := m.String(arch + ".rope.scaling.type")
-	if !ok || strings.EqualFold(kind, "none") {
+	kind, typed := m.String(arch + ".rope.scaling.type")
+	if strings.EqualFold(kind, "none") {
 		return nil
 	}
-	rope := map[string]any{"rope_type": kind}
+	rope := map[string]any{}
+	m.put(rope, "factor", arch+".rope.scale_linear") // older files
 	for _, f := range ggufRope {
 		m.put(rope, f.key, arch+".rope.scaling."+f.suffix)
 	}
+	if !typed && len(rope) == 0 {
+		return nil
+	}
+	if !typed || kind == "linear" {
+		kind = "linear"
+		if rope["factor"] == nil || rope["factor"] == 0.0 {
+			kind = "default"
+		}
+	}
+	rope["rope_type"] = kind
 	return rope
+}
+
+// slides spells which layers see a window: a period, or a flag for each layer.
+func (m *GGUFMetadata) slides(tree map[string]any, arch string) {
+	var layers []any
+	add := func(slides bool) {
+		layers = append(layers, map[bool]any{true: "sliding_attention", false: "full_attention"}[slides])
+	}
+	key := arch + ".attention.sliding_window_pattern"
+	switch v := m.values[key].(type) {
+	case []bool:
+		for _, slides := range v {
+			add(slides)
+		}
+	case []int64:
+		for _, slides := range v {
+			add(slides != 0)
+		}
+	default:
+		m.put(tree, "sliding_window_pattern", key)
+	}
+	if layers != nil {
+		tree["layer_types"] = layers
+	}
 }
 
 // put copies one value in the types of a Config; per-layer arrays whose values are all equal become that value.

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -173,10 +174,11 @@ func (r *Rope) Kernel(s *mlx.Scope, end int, a *mlx.PackedAttention) {
 	}
 }
 
-// NewRopeFactors is the rope of a file that stores a divisor for each frequency (GGUF's rope_freqs.weight, [dims/2]).
+// NewRopeFactors is the rope of a file that stores a divisor for each frequency (GGUF's rope_freqs.weight and rope_factors_long.weight,
+// [dims/2]). c.MScale multiplies the rotating channels; 0 is 1.
 func NewRopeFactors(s *mlx.Scope, c RopeConfig, factors *mlx.Array) *Rope {
 	freqs := s.Mul(s.AsType(factors, mlx.Float32), baseFreqs(s, c))
-	return (&Rope{args: mlx.RoPE{Dims: c.Dims, Traditional: c.Traditional, Scale: 1, Freqs: freqs}, mscale: 1}).keep(s)
+	return (&Rope{args: mlx.RoPE{Dims: c.Dims, Traditional: c.Traditional, Scale: 1, Freqs: freqs}, mscale: cmp.Or(c.MScale, 1)}).keep(s)
 }
 
 // Close frees the frequencies.

@@ -30,6 +30,7 @@ type Config struct {
 	QueryGrowth                    float64 // beta of ministral3
 	Rope                           nn.RopeConfig
 	LocalRope                      *nn.RopeConfig // of sliding layers, where they have their own
+	factored                       bool           // a GGUF wants a tensor of long-context divisors
 	Rotates                        []bool         // by layer
 	// Windows has one entry a layer: how many tokens back it sees, 0 for all.
 	Windows []int
@@ -40,12 +41,12 @@ type Config struct {
 	Notes []string
 }
 
-// ReadConfig reads a config that the record parsed, of a file in a format. A field that is missing or impossible is ArtifactCorrupt
-// naming it; a variant that this graph does not compute is UnsupportedModel.
-func ReadConfig(parsed artifact.Config, format artifact.Format) (Config, error) {
+// ReadConfig reads a config that the record parsed; stated is what a GGUF says itself, nil for a config.json. A field that is missing or
+// impossible is ArtifactCorrupt naming it; a variant that this graph does not compute is UnsupportedModel.
+func ReadConfig(parsed artifact.Config, stated *artifact.Config) (Config, error) {
 	f := parsed.Fields()
-	r := reader{Fields: f, parsed: parsed, gguf: format == artifact.GGUF}
-	kind := f.Text("model_type")
+	r := reader{Fields: f, parsed: parsed, gguf: stated != nil, stated: stated}
+	kind := r.kind()
 	row, ok := rows[kind]
 	if f.Err() == nil && !ok {
 		return Config{}, contract.Errorf(contract.UnsupportedModel, parsed.Name()+": model_type", "%q is no row of the graph's table", kind)
@@ -58,7 +59,7 @@ func ReadConfig(parsed artifact.Config, format artifact.Format) (Config, error) 
 	if row.Latent {
 		r.latent(&c)
 	}
-	c.Windows = r.windows(c.Layers)
+	c.Windows = r.windows(r.layerTypes(&c), c.Layers)
 	if f.Err() == nil && c.Heads%c.KVHeads != 0 {
 		f.Corrupt("num_key_value_heads", "%d heads are no multiple of %d", c.Heads, c.KVHeads)
 	}
@@ -66,6 +67,7 @@ func ReadConfig(parsed artifact.Config, format artifact.Format) (Config, error) 
 		r.switches(&c)
 		r.numbers(&c)
 		r.positions(&c)
+		r.refuse(&c)
 	}
 	return c, f.Err()
 }
@@ -84,6 +86,7 @@ type reader struct {
 	*artifact.Fields
 	parsed artifact.Config
 	gguf   bool
+	stated *artifact.Config // before the record filled what is absent
 }
 
 // settle makes a switch always or never.
@@ -137,9 +140,9 @@ func (r reader) activation(act Act) {
 	}
 }
 
-// number is what the config has at key; without a key, otherwise. It is never zero, negative or infinite.
+// number is what the config has at key; without a key, or in a GGUF that lacks it, otherwise. It is never zero, negative or infinite.
 func (r reader) number(key Number, otherwise float64) float64 {
-	if key == "" {
+	if key == "" || r.gguf && !r.has(string(key)) {
 		return otherwise
 	}
 	v := r.Float(string(key))
@@ -152,7 +155,11 @@ func (r reader) number(key Number, otherwise float64) float64 {
 
 // numbers reads multipliers and caps.
 func (r reader) numbers(c *Config) {
-	c.EmbedScale = r.number(c.EmbedBy, 1)
+	before := c.GGUF.Before
+	if before == (Scales{}) {
+		before = Scales{Embed: 1, Depth: math.Sqrt(float64(c.Layers)), Width: float64(c.HiddenSize)}
+	}
+	c.EmbedScale = r.number(c.EmbedBy, before.Embed)
 	switch root := math.Sqrt(float64(c.HiddenSize)); c.Embed {
 	case rootWidth:
 		c.EmbedScale = root
@@ -163,14 +170,20 @@ func (r reader) numbers(c *Config) {
 	c.ResidualScale = r.number(c.Residual, 1)
 	switch {
 	case c.Depth != "" && r.gguf: // the converter has divided
-		c.ResidualScale = r.number("residual_multiplier", 1)
+		c.ResidualScale = r.number("residual_multiplier", before.Depth/math.Sqrt(float64(c.Layers)))
 	case c.Depth != "":
 		c.ResidualScale = r.number(c.Depth, 1) / math.Sqrt(float64(c.Layers))
 	}
-	c.LogitDivisor, c.LogitScale, c.HeadDivisor = r.number(c.DivideBy, 1), r.number(c.TimesBy, 1), 1
+	c.LogitDivisor, c.LogitScale, c.HeadDivisor = r.number(c.DivideBy, 1), 1, 1
+	switch {
+	case c.TimesBy != "" && r.gguf: // one that does not say multiplies by nothing
+		c.LogitScale = r.number("logits_scaling", 1)
+	default:
+		c.LogitScale = r.number(c.TimesBy, 1)
+	}
 	switch {
 	case c.WidthBase != "" && r.gguf:
-		c.HeadDivisor = r.number("logits_scaling", 1)
+		c.HeadDivisor = r.number("logits_scaling", float64(c.HiddenSize)/before.Width)
 	case c.WidthBase != "":
 		c.HeadDivisor = float64(c.HiddenSize) / r.number(c.WidthBase, 1)
 	}
@@ -189,7 +202,7 @@ func (r reader) scale(c *Config) float32 {
 	case c.Latent:
 		return float32(math.Pow(float64(c.Latents.Plain+c.Latents.Rotated), -0.5))
 	case c.ScaleBy != "":
-		return float32(r.number(c.ScaleBy, 1))
+		return float32(r.number(c.ScaleBy, math.Pow(float64(c.HeadDim), -0.5)))
 	case c.ScaleOf == "":
 		return float32(math.Pow(float64(c.HeadDim), -0.5))
 	case r.gguf && c.Layers == c.GGUF.Widest: // the file does not say; llama.cpp knows the size by its layers
@@ -206,9 +219,8 @@ func bfloat16(v float64) float64 {
 	return float64(math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff))
 }
 
-// windows reads layer_types; a bare sliding_window without them changes nothing, as in mlx-lm.
-func (r reader) windows(layers int) []int {
-	types := r.Texts("layer_types")
+// windows reads layer types; a bare sliding_window without them changes nothing, as in mlx-lm.
+func (r reader) windows(types []string, layers int) []int {
 	if len(types) != layers {
 		r.Corrupt("layer_types", "%d types for %d layers", len(types), layers)
 		return nil

@@ -21,7 +21,7 @@ func Graph() engine.Graph {
 }
 
 func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
-	c, err := ReadConfig(parsed, a.Format)
+	c, err := ReadConfig(parsed, stated(a))
 	if err != nil {
 		return engine.Blueprint{}, err
 	}
@@ -31,11 +31,22 @@ func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error
 	}
 	return engine.Blueprint{
 		Layout:  engine.Layout{Vocab: c.VocabSize, Caches: c.Caches()},
-		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes, Notes: c.Notes, Unfused: c.unfused(), Uncertain: c.uncertain,
+		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes, Notes: c.Notes, Kernels: c.kernels(), Unfused: c.unfused(), Uncertain: c.uncertain,
 		Adapts: c.adapts,
 		Build:  func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model { return New(s, c, w, dtype) },
 	}, nil
 }
+
+// kernels names what the model uses beside the graph's own.
+func (c Config) kernels() []string {
+	if c.AttentionSoftcap != 0 {
+		return []string{kernels.AttendSoftcap.Name}
+	}
+	return nil
+}
+
+// bends reports whether MLX's operations bend scores: a library that lacks the kernel leaves it to them.
+func (c Config) bends() bool { return c.AttentionSoftcap != 0 && !mlx.AttendsSoftcap() }
 
 // unfused names the parts of the graph that no kernel has: MLX's operations compute them beside the kernels.
 func (c Config) unfused() []string {
@@ -51,7 +62,7 @@ func (c Config) unfused() []string {
 	say(c.Latent, "latents")
 	say(c.QueryGrowth != 0, "queries that grow")
 	say(c.Act == gelu || c.Ungated, "the activation")
-	say(c.AttentionSoftcap != 0, "attention with a softcap")
+	say(c.bends(), "attention with a softcap")
 	say(c.EmbedScale != 1 || c.ResidualScale != 1 || c.LogitScale != 1 || c.LogitDivisor != 1 || c.HeadDivisor != 1, "multipliers")
 	say(c.FinalSoftcap != 0, "the softcap of logits")
 	return out
@@ -60,7 +71,7 @@ func (c Config) unfused() []string {
 // uncertain says why tokens of a context depend on how a prompt is cut.
 func (c Config) uncertain(context int) string {
 	switch {
-	case c.AttentionSoftcap != 0:
+	case c.bends():
 		return "attention with a softcap runs as stock operations"
 	case c.Rope.Kind == nn.RopeDynamic && context > c.MaxPositions:
 		return fmt.Sprintf("the base of positions grows with a sequence beyond %d tokens", c.MaxPositions)
@@ -85,10 +96,10 @@ func (c Config) tokenBytes(context int, dtype mlx.DType, packed bool) int64 {
 		held := residual + max(int64(c.Heads+2*c.KVHeads)*int64(c.HeadDim)+heads, int64(c.IntermediateSize))
 		return held*size + 4*(max(int64(c.HiddenSize), int64(c.IntermediateSize), heads)+heads)
 	}
-	if packed && c.AttentionSoftcap == 0 {
+	if packed && !c.bends() {
 		attention = 4 * heads
 	}
-	if c.AttentionSoftcap != 0 {
+	if c.AttentionSoftcap != 0 && !(packed && mlx.AttendsSoftcap()) {
 		attention += 2 * int64(c.Heads) * int64(context) // bent scores beside the plain ones
 	}
 	if c.Latent {

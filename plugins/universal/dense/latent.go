@@ -15,9 +15,14 @@ type Latents struct {
 // latent reads the widths. Keys are expanded before they are kept, so that a head of the cache is as wide as the wider of keys and
 // values, up to what the kernel takes.
 func (r reader) latent(c *Config) {
-	c.Latents = Latents{
-		Query: r.Size("q_lora_rank"), KV: r.Size("kv_lora_rank"), Plain: r.Size("qk_nope_head_dim"), Rotated: r.Size("qk_rope_head_dim"),
-		Value: c.HiddenSize / c.Heads,
+	c.Latents = Latents{Query: r.Size("q_lora_rank"), KV: r.Size("kv_lora_rank"), Value: c.HiddenSize / c.Heads}
+	if !r.gguf {
+		c.Latents.Plain, c.Latents.Rotated = r.Size("qk_nope_head_dim"), r.Size("qk_rope_head_dim")
+	} else { // there a head's width and what rotates of it stand in the places of all rows
+		c.Latents.Rotated = r.Size("rotary_dim")
+		if c.Latents.Plain = c.HeadDim - c.Latents.Rotated; c.Latents.Plain < 1 {
+			r.Corrupt("rotary_dim", "%d of %d channels rotate, and some must not", c.Latents.Rotated, c.HeadDim)
+		}
 	}
 	if c.Latents.Value == 0 || c.HiddenSize%c.Heads != 0 {
 		r.Corrupt("num_attention_heads", "%d heads do not divide hidden_size %d", c.Heads, c.HiddenSize)

@@ -1,6 +1,8 @@
 package dense
 
 import (
+	"cmp"
+
 	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
@@ -25,7 +27,7 @@ type Model struct {
 func New(s *mlx.Scope, c Config, w *weights.Tensors, dtype mlx.DType) *Model {
 	m := &Model{EmbedTokens: nn.NewEmbedding(w, "model.embed_tokens", dtype), config: c, tensors: w}
 	b := builder{s: s, c: &m.config, w: w, owned: &m.owned}
-	if factors := w.Get(ggufFreqs); factors != nil {
+	if factors := cmp.Or(w.Get(ggufFreqs), w.Get(ggufLong)); factors != nil {
 		b.global = nn.NewRopeFactors(s, c.Rope, factors)
 	} else {
 		b.global = nn.NewRope(s, c.Rope)

@@ -8,9 +8,6 @@ import (
 	"github.com/clademl/clade/sdk/weights"
 )
 
-// ggufFreqs is a GGUF's divisor of each rotary frequency, where llama.cpp's converter put a llama3 scaling.
-const ggufFreqs = "rope_freqs.weight"
-
 // names gives the graph's names of a file's tensors.
 type names struct {
 	config Config
@@ -32,10 +29,12 @@ func (c Config) names(a *artifact.Artifact) names {
 
 func (n names) has(name string) bool { return n.stored[name] }
 
-// bias reports whether a module of the first layer has one.
-func (n names) bias(module string) Switch {
-	if n.has(layerName(0) + module + ".bias") {
-		return always
+// bias reports whether modules have one: always if the architecture's do, else if one of these of the first layer has.
+func (n names) bias(row Switch, modules ...string) Switch {
+	for _, module := range modules {
+		if row == always || n.has(layerName(0)+module+".bias") {
+			return always
+		}
 	}
 	return ""
 }
@@ -76,9 +75,11 @@ func (n names) modules(stored map[string]weights.Module) map[string]weights.Modu
 // ggufRules are llama.cpp's tensor names (gguf-py, tensor_mapping.py). Norms stand there by their place in the layer.
 func (c Config) ggufRules() []string {
 	rules := []string{
-		"token_embd.", "model.embed_tokens.", "output_norm.", "model.norm.", "blk.", "model.layers.",
+		ggufShort, "", "token_embd.", "model.embed_tokens.", "output_norm.", "model.norm.", "blk.", "model.layers.",
 		"attn_q_norm.", "self_attn.q_norm.", "attn_k_norm.", "self_attn.k_norm.",
 		"attn_qkv.", "self_attn.qkv_proj.", "attn_q.", "self_attn.q_proj.", "attn_k.", "self_attn.k_proj.", "attn_v.", "self_attn.v_proj.",
+		"attn_q_a_norm.", "self_attn.q_a_layernorm.", "attn_kv_a_norm.", "self_attn.kv_a_layernorm.", "attn_q_a.", "self_attn.q_a_proj.",
+		"attn_q_b.", "self_attn.q_b_proj.", "attn_kv_a_mqa.", "self_attn.kv_a_proj_with_mqa.", "attn_kv_b.", "self_attn.kv_b_proj.",
 		"attn_output.", "self_attn.o_proj.", "output.", "lm_head.",
 	}
 	for _, norm := range [][2]string{

@@ -23,7 +23,11 @@ func (r reader) positions(c *Config) {
 		r.Corrupt("head_dim", "%d of %d channels cannot rotate in pairs", dims, c.HeadDim)
 		return
 	}
-	c.Rope = nn.ReadRope(r.Fields, dims, c.MaxPositions)
+	if r.gguf {
+		c.Rope = r.ggufRope(c, dims)
+	} else {
+		c.Rope = nn.ReadRope(r.Fields, dims, c.MaxPositions)
+	}
 	if c.Original != "" && r.Int(string(c.Original)) > 1 {
 		c.Rope.OriginalPositions = r.Int(string(c.Original))
 	}
@@ -43,6 +47,9 @@ func (r reader) positions(c *Config) {
 // rotates says which layers rotate.
 func (r reader) rotates(c *Config) []bool {
 	out := slices.Repeat([]bool{true}, c.Layers)
+	if r.gguf && c.GGUF.Still && r.has("rope_finetuned") && !r.Flag("rope_finetuned") {
+		return make([]bool, c.Layers)
+	}
 	switch c.NoRope {
 	case listed:
 		list := r.Ints("no_rope_layers")

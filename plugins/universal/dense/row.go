@@ -124,10 +124,19 @@ const (
 	allFull           // those that see everything
 )
 
-// GGUF is what llama.cpp's converter does to a row's tensors.
+// GGUF is what llama.cpp's converter does to a row's tensors, and what its files leave out.
 type GGUF struct {
 	Interleaved bool // rows of q and k are in interleaved rope order
 	FusedUp     bool // ffn_up holds gate and up
 	// Widest is the number of layers of the one size whose scale is not that of HeadDim but of HiddenSize/Heads.
 	Widest int
+	// Slides is the row that a file of this architecture is of when it names a window.
+	Slides string
+	// Period is after how many layers one sees everything in a file that names a window and no layers.
+	Period int
+	Before Scales // of files whose converter wrote none
+	Still  bool   // rope.scaling.finetuned says whether layers rotate
 }
+
+// Scales are MiniCPM's: of embeddings, of a layer's outputs, and the width that hidden states are scaled down to.
+type Scales struct{ Embed, Depth, Width float64 }

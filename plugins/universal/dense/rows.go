@@ -11,14 +11,16 @@ var rows = map[string]Row{
 	"ministral3": {Norms: pre, QueryBeta: "llama_4_scaling_beta", GGUF: GGUF{Interleaved: true}},
 	"granite": {
 		Norms: pre, QKVBias: "attention_bias", OBias: "attention_bias", MLPBias: "mlp_bias", EmbedBy: "embedding_multiplier",
-		ScaleBy: "attention_multiplier", Residual: "residual_multiplier", DivideBy: "logits_scaling", GGUF: GGUF{Interleaved: true},
+		ScaleBy: "attention_multiplier", Residual: "residual_multiplier", DivideBy: "logits_scaling",
+		GGUF: GGUF{Interleaved: true, Still: true},
 	},
 	"minicpm": {
-		Norms: pre, Head: ifStored, EmbedBy: "scale_emb", Depth: "scale_depth", WidthBase: "dim_model_base", GGUF: GGUF{Interleaved: true},
+		Norms: pre, Head: ifStored, EmbedBy: "scale_emb", Depth: "scale_depth", WidthBase: "dim_model_base",
+		GGUF: GGUF{Interleaved: true, Before: Scales{12, 1.4, 256}},
 	},
 	"minicpm3": {
 		Norms: pre, QKVBias: "attention_bias", OBias: "attention_bias", Head: ifStored, EmbedBy: "scale_emb", Depth: "scale_depth",
-		WidthBase: "dim_model_base", Latent: true,
+		WidthBase: "dim_model_base", Latent: true, GGUF: GGUF{Before: Scales{12, 1.4, 256}},
 	},
 
 	"qwen2": {Norms: pre, QKVBias: always},
@@ -38,9 +40,9 @@ var rows = map[string]Row{
 	},
 	"internlm3": {Norms: pre, QKVBias: "qkv_bias", OBias: "qkv_bias", MLPBias: "bias", GGUF: GGUF{Interleaved: true}},
 
-	"olmo2":   {Norms: post, QKVBias: "attention_bias", OBias: "attention_bias", MLPBias: "mlp_bias", QKNorm: fullWidth},
-	"olmo3":   {Norms: post, QKVBias: "attention_bias", OBias: "attention_bias", QKNorm: fullWidth, LocalTheta: "rope_theta"},
-	"exaone4": {Norms: post, QKNorm: perHead, NoRope: fullLayers},
+	"olmo2":   {Norms: post, QKVBias: "attention_bias", OBias: "attention_bias", MLPBias: "mlp_bias", QKNorm: fullWidth, GGUF: GGUF{Slides: "olmo3"}},
+	"olmo3":   {Norms: post, QKVBias: "attention_bias", OBias: "attention_bias", QKNorm: fullWidth, LocalTheta: "rope_theta", GGUF: GGUF{Period: 4}},
+	"exaone4": {Norms: post, QKNorm: perHead, NoRope: fullLayers, GGUF: GGUF{Period: 4}},
 
 	"gemma": {Norms: pre, Norm: rmsPlusOne, Act: gelu, Head: tied, Embed: rootWidth},
 	"gemma2": {

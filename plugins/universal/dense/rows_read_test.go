@@ -96,7 +96,7 @@ func requireRefusedOrFits(t *testing.T, name, key string, config []byte) {
 	parsed, err := artifact.ParseConfig("config.json", config)
 	require.NoError(t, err)
 	known := []contract.Kind{contract.ArtifactCorrupt, contract.UnsupportedModel}
-	c, err := ReadConfig(parsed, artifact.Safetensors)
+	c, err := ReadConfig(parsed, nil)
 	if err == nil {
 		a, openErr := artifact.Open(tinyPaths[name])
 		require.NoError(t, openErr)

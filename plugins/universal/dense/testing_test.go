@@ -64,7 +64,7 @@ func readConfig(t *testing.T, a *artifact.Artifact) Config {
 		if record.Match(a.Config()).OK {
 			parsed, err := record.Parse(a)
 			require.NoError(t, err)
-			c, err := ReadConfig(parsed.Config, a.Format)
+			c, err := ReadConfig(parsed.Config, stated(a))
 			require.NoError(t, err)
 			return c
 		}

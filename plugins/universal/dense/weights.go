@@ -114,7 +114,13 @@ func Match(a *artifact.Artifact, c *Config) (*weights.Set, error) {
 	names := c.names(a)
 	c.readStored(names)
 	quantization.Modules = names.modules(quantization.Modules)
-	return weights.Match(a, c.fused(names, c.ordered(a, c.Params())), weights.Rules{Name: names.graph, Quantization: quantization})
+	params := c.Params()
+	if names.gguf {
+		if params, err = c.divisors(a, c.ordered(params)); err != nil {
+			return nil, err
+		}
+	}
+	return weights.Match(a, c.fused(names, params), weights.Rules{Name: names.graph, Quantization: quantization})
 }
 
 // readStored settles what only the names in the file tell.
@@ -122,31 +128,29 @@ func (c *Config) readStored(n names) {
 	if c.Head == ifStored || n.gguf && c.Head != tied {
 		c.Tied = !n.has("lm_head.weight")
 	}
-	if n.gguf {
-		if c.QKNormIf != "" || c.QKNorm == headTensors || rows[c.kind].QKNormIf != "" {
+	if row := rows[c.kind]; n.gguf {
+		if row.QKNormIf != "" {
 			c.QKNorm = noQKNorm
 			if n.has(layerName(0) + "self_attn.q_norm.weight") {
 				c.QKNorm = headLayers
 			}
 		}
-		if row := rows[c.kind]; row.Parallel.If != "" && row.Parallel.If != always && !n.has(layerName(0)+row.Norms.MLP+".weight") {
+		if row.Parallel.If != "" && row.Parallel.If != always && !n.has(layerName(0)+row.Norms.MLP+".weight") {
 			c.Parallel.If, c.Norms.MLP = always, ""
 		}
 		if c.Norm == rmsPlusOne {
 			c.Norm = rms // the converter has added the one
 		}
-		c.QKVBias, c.OBias = n.bias("self_attn.q_proj"), n.bias("self_attn.o_proj")
-		if c.QKVBias == "" {
-			c.QKVBias = n.bias("self_attn.qkv_proj")
-		}
-		c.MLPBias = n.bias("mlp.down_proj")
+		c.QKVBias = n.bias(row.QKVBias, "self_attn.q_proj", "self_attn.qkv_proj")
+		c.OBias = n.bias(row.OBias, "self_attn.o_proj")
+		c.MLPBias = n.bias(row.MLPBias, "mlp.down_proj")
 	}
 }
 
 // fused points parameters that the file holds in one tensor to their rows there.
 func (c Config) fused(n names, params []weights.Param) []weights.Param {
 	q, kv, groups := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim, 1
-	if c.GroupedQKV {
+	if c.GroupedQKV && !n.gguf { // the converter puts all queries first
 		groups = c.KVHeads
 	}
 	pieces := map[string]struct {
@@ -170,11 +174,8 @@ func (c Config) fused(n names, params []weights.Param) []weights.Param {
 	return params
 }
 
-// ordered says which parameters a GGUF holds in interleaved rope order, and adds the divisors of frequencies that it may have.
-func (c Config) ordered(a *artifact.Artifact, params []weights.Param) []weights.Param {
-	if a.Format != artifact.GGUF {
-		return params
-	}
+// ordered says which parameters a GGUF holds in interleaved rope order.
+func (c Config) ordered(params []weights.Param) []weights.Param {
 	for i := range params {
 		switch _, module, _ := split(params[i].Name); {
 		case !c.GGUF.Interleaved || c.Rope.Traditional: // a graph that rotates interleaved pairs wants the rows as they lie
@@ -183,9 +184,6 @@ func (c Config) ordered(a *artifact.Artifact, params []weights.Param) []weights.
 		case module == "self_attn.k_proj":
 			params[i].InterleavedHeads = c.KVHeads
 		}
-	}
-	if _, ok := a.Tensor(ggufFreqs); ok {
-		params = append(params, weights.Param{Name: ggufFreqs, Shape: []int{c.Rope.Dims / 2}})
 	}
 	return params
 }

@@ -94,7 +94,7 @@ func (w *ggufWriter) text(s string) {
 	w.out = append(w.out, s...)
 }
 
-// keyValue writes one metadata entry: uint32, float32 or string.
+// keyValue writes one metadata entry: uint32, float32, string, bool or booleans.
 func (w *ggufWriter) keyValue(key string, value any) {
 	w.text(key)
 	switch v := value.(type) {
@@ -107,6 +107,24 @@ func (w *ggufWriter) keyValue(key string, value any) {
 	case string:
 		w.u32(8)
 		w.text(v)
+	case bool:
+		w.u32(7)
+		w.flag(v)
+	case []bool:
+		w.u32(9)
+		w.u32(7)
+		w.u64(uint64(len(v)))
+		for _, b := range v {
+			w.flag(b)
+		}
+	}
+}
+
+func (w *ggufWriter) flag(v bool) {
+	if v {
+		w.out = append(w.out, 1)
+	} else {
+		w.out = append(w.out, 0)
 	}
 }
 
@@ -147,6 +165,10 @@ func writeGGUF(c Checkpoint, path string, tensors []stored) error {
 	if own {
 		metadata = append(metadata, ggufField{arch + ".attention.key_length", headDim}, ggufField{arch + ".attention.value_length", headDim})
 	}
+	return writeGGUFFile(path, metadata, tensors)
+}
+
+func writeGGUFFile(path string, metadata []ggufField, tensors []stored) error {
 	w := &ggufWriter{out: []byte("GGUF")}
 	w.u32(3)
 	w.u64(uint64(len(tensors)))
