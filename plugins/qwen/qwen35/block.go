@@ -22,13 +22,13 @@ type mixer interface {
 	Forward(s *mlx.Scope, norm nn.RMSNorm, h *mlx.Array, pass *kv.Pass) *mlx.Array
 }
 
-func (b builder) block(i int) Block {
-	layer := layerName(i)
+// block finds the parameters of layer, the i-th one of the cache.
+func (b builder) block(layer string, i int, recurrent bool) Block {
 	out := Block{
 		InputLayerNorm: b.norm(layer + "input_layernorm"), PostAttentionLayerNorm: b.norm(layer + "post_attention_layernorm"),
 		MLP: b.feedForward(layer + "mlp."),
 	}
-	if b.config.Recurrent[i] {
+	if recurrent {
 		out.Mixer = b.deltaNet(i, layer+"linear_attn.")
 	} else {
 		out.Mixer = b.attention(i, layer+"self_attn.")

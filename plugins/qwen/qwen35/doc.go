@@ -7,5 +7,6 @@
 // order.
 //
 // Covered: tied and untied heads, biases of attention, other intervals, widths and convolutions; Hugging Face's layout and MLX's,
-// dense and quantized, experts stacked, fused or one by one. Vision towers are left in the file.
+// dense and quantized, experts stacked, fused or one by one; heads for multi-token prediction (mtp.go, head.go), bundled or in a folder of
+// their own, as drafters (drafter.go). Vision towers are left in the file.
 package qwen35

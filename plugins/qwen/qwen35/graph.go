@@ -15,6 +15,7 @@ func Graph() engine.Graph {
 		Read: func(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
 			return read(a, parsed, ReadConfig)
 		},
+		Heads: heads(ReadConfig),
 	}
 }
 
@@ -25,6 +26,7 @@ func MoEGraph() engine.Graph {
 		Read: func(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
 			return read(a, parsed, ReadMoEConfig)
 		},
+		Heads: heads(ReadMoEConfig),
 	}
 }
 

@@ -15,15 +15,29 @@ type Model struct {
 	Norm        nn.RMSNorm
 	LMHead      nn.Linear
 
+	parameters
+}
+
+// parameters are what a model or a head is made of.
+type parameters struct {
 	config  Config
 	rope    *nn.Rope
 	tensors *weights.Tensors
 	derived []*mlx.Array // made of tensors: shifted norms, transposed convolutions
 }
 
-// builder makes a model of tensors.
+// Close frees the parameters.
+func (p *parameters) Close() {
+	p.rope.Close()
+	p.tensors.Close()
+	for _, a := range p.derived {
+		a.Close()
+	}
+}
+
+// builder makes a model or a head of tensors.
 type builder struct {
-	*Model
+	*parameters
 	s      *mlx.Scope
 	layout layout
 	dtype  mlx.DType
@@ -31,12 +45,12 @@ type builder struct {
 
 // newModel builds the graph over loaded tensors, which it takes over, to compute in dtype. It runs on the worker's thread.
 func newModel(s *mlx.Scope, c Config, l layout, w *weights.Tensors, dtype mlx.DType) *Model {
-	m := &Model{config: c, tensors: w, rope: nn.NewRope(s, c.Rope)}
-	b := builder{m, s, l, dtype}
+	m := &Model{parameters: parameters{config: c, tensors: w, rope: nn.NewRope(s, c.Rope)}}
+	b := builder{&m.parameters, s, l, dtype}
 	m.EmbedTokens = nn.NewEmbedding(w, "language_model.model.embed_tokens", dtype)
 	m.Norm = b.norm("language_model.model.norm")
 	for i := range c.Layers {
-		m.Layers = append(m.Layers, b.block(i))
+		m.Layers = append(m.Layers, b.block(layerName(i), i, c.Recurrent[i]))
 	}
 	if c.Tied {
 		m.LMHead = m.EmbedTokens.AsLinear()
@@ -68,9 +82,12 @@ func (m *Model) Layout() engine.Layout {
 	return engine.Layout{Vocab: m.config.VocabSize, Caches: m.config.Caches()}
 }
 
+// Embed maps ids [1, T] to their embeddings [1, T, H].
+func (m *Model) Embed(s *mlx.Scope, ids *mlx.Array) *mlx.Array { return m.EmbedTokens.Forward(s, ids) }
+
 // Forward maps ids [1, T] to normed hidden states [1, T, H].
 func (m *Model) Forward(s *mlx.Scope, ids *mlx.Array, pass *kv.Pass) *mlx.Array {
-	h := m.EmbedTokens.Forward(s, ids)
+	h := m.Embed(s, ids)
 	for _, block := range m.Layers {
 		h = block.Forward(s, h, pass)
 	}
@@ -80,13 +97,4 @@ func (m *Model) Forward(s *mlx.Scope, ids *mlx.Array, pass *kv.Pass) *mlx.Array 
 // Unembed maps hidden states [.., H] to logits [.., vocab].
 func (m *Model) Unembed(s *mlx.Scope, hidden *mlx.Array) *mlx.Array {
 	return m.LMHead.Forward(s, hidden)
-}
-
-// Close frees the parameters.
-func (m *Model) Close() {
-	m.rope.Close()
-	m.tensors.Close()
-	for _, a := range m.derived {
-		a.Close()
-	}
 }

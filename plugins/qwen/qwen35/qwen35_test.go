@@ -18,7 +18,7 @@ const oracleBound = 1e-5
 
 func TestLogitsAndGreedyIDsEqualMLXLM(t *testing.T) {
 	goldens := slices.Concat(enginetest.Goldens(t, "../testdata/qwen35.json"), enginetest.Goldens(t, "../testdata/qwen35_moe.json"))
-	require.Len(t, goldens, len(tinyPaths))
+	require.Len(t, goldens, len(tiny.Qwen35())+len(tiny.Qwen35MoE()))
 	for _, g := range goldens {
 		t.Run(g.Name, func(t *testing.T) {
 			enginetest.BothWays(t, func(t *testing.T, target weights.Target) {

@@ -21,7 +21,7 @@ var tinyPaths map[string]string
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "clade-tiny-")
 	if err == nil {
-		tinyPaths, err = tiny.WriteAll(dir, slices.Concat(tiny.Qwen35(), tiny.Qwen35MoE()))
+		tinyPaths, err = tiny.WriteAll(dir, checkpoints())
 	}
 	if err != nil {
 		panic(err)
@@ -30,6 +30,15 @@ func TestMain(m *testing.M) {
 		_ = os.RemoveAll(dir)
 		os.Exit(code)
 	}))
+}
+
+// checkpoints are the models of both graphs, and heads beside them.
+func checkpoints() []tiny.Checkpoint {
+	out := slices.Concat(tiny.Qwen35(), tiny.Qwen35MoE())
+	for _, name := range []string{"qwen35-hf-mtp", "qwen35-moe-hf-mtp", "qwen35-agrees"} {
+		out = append(out, tiny.Qwen35Heads(name)...)
+	}
+	return out
 }
 
 // manifest is the plugin's own, whose records read the configs.

@@ -78,6 +78,8 @@ type Subject struct {
 	// Adapters are loaded with the model, and later ones where AdapterBytes, the room of all, lets them.
 	Adapters     []adapters.Spec
 	AdapterBytes int64
+	// Draft is a head of the graph's; Config may name another drafter.
+	Draft Draft
 	// Config of the engine; what the model says is filled in. A Context of 0 is 512.
 	Config engine.Config
 }
@@ -132,6 +134,7 @@ func (s Subject) Open(t testing.TB) *engine.Engine {
 			require.NoError(t, config.Adapters.Load(context.Background(), a))
 		}
 	}
+	config.Speculation = s.speculation(t, worker, model)
 	e := engine.New(Runtime(t), worker, model, config)
 	t.Cleanup(func() {
 		require.NoError(t, e.Close())

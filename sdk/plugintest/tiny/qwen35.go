@@ -16,6 +16,7 @@ type qwen35Recipe struct {
 	layout func(model []Tensor) []Tensor
 	store  func(c Checkpoint, path string) error
 	flat   bool // the config is the text model's alone
+	agrees bool // the head says what the model says, more often than not
 }
 
 // Qwen35 lists the checkpoints of the qwen3.5 graph, in Hugging Face's layout and in MLX's, with and without MTP tensors. With names
@@ -31,15 +32,16 @@ func Qwen35(names ...string) []Checkpoint {
 		"linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_value_heads": 2, "linear_num_key_heads": 1, "head_dim": 64,
 	}
 	recipes := []qwen35Recipe{
-		{"qwen35-hf", nil, hfLayout(false), safetensors("F32"), false},
-		{"qwen35-hf-mtp", nil, hfLayout(true), safetensors("F32"), false},
-		{"qwen35-hf-bf16", nil, hfLayout(false), mostlyBF16, false},
-		{"qwen35-mlx", nil, mlxLayout(false), safetensors("F32"), false},
-		{"qwen35-mlx-mtp", nil, mlxLayout(true), safetensors("F32"), false},
-		{"qwen35-odd", odd, flatLayout, safetensors("F32"), true},
-		{"qwen35-wide", wide, hfLayout(true), safetensors("F32"), false},
-		{"qwen35-affine4", quantized(32, 4, nil, nil), mlxLayout(true), quantizedStore, false},
-		{"qwen35-affine8", quantized(64, 8, nil, nil), mlxLayout(false), quantizedStore, false},
+		{"qwen35-hf", nil, hfLayout(false), safetensors("F32"), false, false},
+		{"qwen35-hf-mtp", nil, hfLayout(true), safetensors("F32"), false, false},
+		{"qwen35-hf-bf16", nil, hfLayout(false), mostlyBF16, false, false},
+		{"qwen35-mlx", nil, mlxLayout(false), safetensors("F32"), false, false},
+		{"qwen35-mlx-mtp", nil, mlxLayout(true), safetensors("F32"), false, false},
+		{"qwen35-odd", odd, flatLayout, safetensors("F32"), true, false},
+		{"qwen35-wide", wide, hfLayout(true), safetensors("F32"), false, false},
+		{"qwen35-affine4", quantized(32, 4, nil, nil), mlxLayout(true), quantizedStore, false, false},
+		{"qwen35-affine8", quantized(64, 8, nil, nil), mlxLayout(false), quantizedStore, false, false},
+		{"qwen35-agrees", nil, hfLayout(true), safetensors("F32"), false, true},
 	}
 	return qwen35Checkpoints(names, recipes)
 }
@@ -83,9 +85,13 @@ func (r qwen35Recipe) checkpoint() Checkpoint {
 	} else {
 		config["text_config"], config["tie_word_embeddings"] = text, text["tie_word_embeddings"]
 	}
-	c := Checkpoint{Name: r.name, Config: config, Tensors: r.layout(qwen35Tensors(text)), store: r.store}
+	tensors := qwen35Tensors(text)
+	if r.agrees {
+		agree(tensors)
+	}
+	c := Checkpoint{Name: r.name, Config: config, Tensors: r.layout(tensors), store: r.store}
 	if strings.HasPrefix(c.Tensors[0].Name, "model.") {
-		c.format = "pt"
+		c.Format = "pt"
 	}
 	return c
 }
@@ -225,15 +231,16 @@ func hfLayout(mtp bool) func([]Tensor) []Tensor {
 	}
 }
 
-// mlxLayout is what mlx-lm and mlx-vlm save.
+// mlxLayout is what mlx-lm and mlx-vlm save; a head that stays with its model keeps its names.
 func mlxLayout(mtp bool) func([]Tensor) []Tensor {
 	return func(model []Tensor) []Tensor {
 		var out []Tensor
 		for _, t := range model {
-			if strings.HasPrefix(t.Name, "mtp.") && !mtp {
+			if head := strings.HasPrefix(t.Name, "mtp."); head && !mtp {
 				continue
+			} else if !head {
+				t.Name = "language_model." + t.Name
 			}
-			t.Name = "language_model." + t.Name
 			out = append(out, t)
 		}
 		return append(out, Tensor{"vision_tower.pos_embed.weight", []int{32}, make([]float32, 32)})

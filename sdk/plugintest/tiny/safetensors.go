@@ -88,7 +88,7 @@ func writeSafetensors(c Checkpoint, dir string, tensors []stored) error {
 	if err := writeConfig(dir, c.Config); err != nil {
 		return err
 	}
-	header := map[string]any{"__metadata__": map[string]string{"format": cmp.Or(c.format, "mlx")}}
+	header := map[string]any{"__metadata__": map[string]string{"format": cmp.Or(c.Format, "mlx")}}
 	var payload []byte
 	for _, t := range tensors {
 		begin := len(payload)

@@ -22,8 +22,8 @@ type Checkpoint struct {
 	Config  map[string]any
 	Tensors []Tensor
 	store   func(c Checkpoint, dir string) error
-	// format is what a safetensors header says of itself: "mlx" when empty, "pt" as Hugging Face writes it.
-	format string
+	// Format is what a safetensors header says of itself: "mlx" when empty, "pt" as Hugging Face writes it.
+	Format string
 }
 
 // Write stores the checkpoint below dir: a directory NAME with config.json and model.safetensors, or a file NAME.gguf. It

@@ -18,7 +18,7 @@ func TestCheckpointsAreTheSameBytesEverywhere(t *testing.T) {
 		oracle, digest string
 	}{
 		{Llama(), "plugins/universal/testdata/oracle.py", "00cd6d2c49efdc90bf9d6f6675dbc9b780e77c3a2d00873742dbf0501d744d87"},
-		{Qwen35(), "plugins/qwen/testdata/qwen35.py", "2ca7c3b9d07eb23b0692db141f9f5c8b6acf5abcd2ecd64c999e7dd18b2d215e"},
+		{Qwen35(), "plugins/qwen/testdata/qwen35.py", "582eabc904258e15aa573164c922c7cd75413d2a2af4f1a28907ab8a0d8ba786"},
 	} {
 		dir := t.TempDir()
 		paths, err := WriteAll(dir, c.checkpoints)

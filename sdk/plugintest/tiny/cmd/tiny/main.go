@@ -11,12 +11,17 @@ import (
 
 var families = map[string]func(...string) []tiny.Checkpoint{
 	"llama": tiny.Llama, "dense": tiny.Dense, "qwen": tiny.Qwen3, "qwen-moe": tiny.Qwen3MoE, "qwen35": tiny.Qwen35, "qwen35-moe": tiny.Qwen35MoE,
-	"llama-adapters": tiny.LlamaAdapters, "dense-gguf": tiny.DenseGGUF,
+	"qwen35-heads": heads, "llama-adapters": tiny.LlamaAdapters, "dense-gguf": tiny.DenseGGUF,
+}
+
+// heads are those beside a dense model and a mixture.
+func heads(...string) []tiny.Checkpoint {
+	return append(tiny.Qwen35Heads("qwen35-hf-mtp"), tiny.Qwen35Heads("qwen35-moe-hf-mtp")...)
 }
 
 func main() {
 	out := flag.String("out", "", "directory to write into")
-	family := flag.String("family", "llama", "llama, dense (the rows of universal), dense-gguf (those that llama.cpp has, twice), qwen, qwen-moe, qwen35, qwen35-moe or llama-adapters")
+	family := flag.String("family", "llama", "llama, dense (the rows of universal), dense-gguf (those that llama.cpp has, twice), qwen, qwen-moe, qwen35, qwen35-moe, qwen35-heads or llama-adapters")
 	flag.Parse()
 	checkpoints, known := families[*family]
 	if *out == "" || !known {
