@@ -144,7 +144,11 @@ func compareFull(t *testing.T, path string, w compose.Wishes, answer int) {
 
 func TestPeakMemoryIsThePlanWithAllRowsFilledAndThePrefixCacheFull(t *testing.T) {
 	path := checkpoint(t, "llama-f32", func(config map[string]any) { config["max_position_embeddings"] = 8192 })
-	compareFull(t, path, compose.Wishes{Context: 2048, Rows: 4, PrefixCache: strconv.Itoa(64 << 20)}, 24)
+	for _, paging := range []string{"false", "true"} {
+		t.Run("paging "+paging, func(t *testing.T) {
+			compareFull(t, path, compose.Wishes{Context: 2048, Rows: 4, PrefixCache: strconv.Itoa(64 << 20), Paging: paging}, 24)
+		})
+	}
 }
 
 // comparePlan opens the model, fills its context twice, and holds the peak to the plan.
@@ -265,6 +269,8 @@ func TestPeakMemoryIsWhatThePlanSays(t *testing.T) {
 		{"llama-f32", compose.Wishes{Context: 4096}},
 		{"llama-untied-headdim", compose.Wishes{Context: 2048, Kernels: "off"}},
 		{"llama-gguf-q4_1.gguf", compose.Wishes{Context: 512}},
+		{"llama-untied-headdim", compose.Wishes{Context: 4096, Paging: "true"}},
+		{"llama-untied-headdim", compose.Wishes{Context: 1024, Paging: "true", Kernels: "off"}},
 		{"llama-sliding", compose.Wishes{Context: 2048}},
 		{"llama-affine4", compose.Wishes{Context: 1024, DType: "bfloat16"}},
 	} {

@@ -40,6 +40,24 @@ func TestVerbsAgreeOnATalkingModel(t *testing.T) {
 	require.Greater(t, p.Stderr, 0.0)
 }
 
+func TestAPagedModelGivesTheSameTokensAndSaysThatItIsPaged(t *testing.T) {
+	model, ids := checkpoint(t, "llama-f32"), write(t, filepath.Join(t.TempDir(), "ids"), strings.Repeat("7 8 9 ", 100))
+	var plain, paged struct {
+		TokenIDs   []int32 `json:"token_ids"`
+		Provenance struct{ Notes []string }
+	}
+	args := []string{"generate", model, "--ids", ids, "--max-tokens", "24", "--ignore-eos", "--temperature", "1", "--seed", "5", "--json"}
+	jsonOf(t, &plain, args...)
+	jsonOf(t, &paged, append(args, "--paging")...)
+	require.Len(t, plain.TokenIDs, 24)
+	require.Equal(t, plain.TokenIDs, paged.TokenIDs)
+	require.NotContains(t, strings.Join(plain.Provenance.Notes, " "), "paged")
+	require.Contains(t, strings.Join(paged.Provenance.Notes, " "), "layers are paged: blocks of 256 tokens, shared")
+	shown := ok(t, "show", model, "--paging")
+	require.Contains(t, shown, "blocks of 256 tokens")
+	require.Regexp(t, `(?m)paging +true +.*user`, shown)
+}
+
 func TestSeedDecidesASampledAnswer(t *testing.T) {
 	model := talker(t)
 	sample := func(args ...string) string {
@@ -113,7 +131,6 @@ func TestErrorsAreOneLineWithTheExitCodeOfTheirKind(t *testing.T) {
 		{"missing implementation", []string{"run", dense, "hi", "--implementation", "i"}, 3, "implementation i is not registered"},
 		{"quantized cache", []string{"generate", dense, "--ids", ids, "--kv", "4"}, 2, "kv"},
 		{"no kv_config.json", []string{"generate", dense, "--ids", ids, "--kv", "config"}, 2, "kv_config.json"},
-		{"no paging", []string{"generate", dense, "--ids", ids, "--paging"}, 2, "paging"},
 		{"transcribing with a chat model", []string{"transcribe", dense, "a.wav"}, 3, "clade run MODEL"},
 		{"unknown flag", []string{"run", "--nonsense"}, 2, "nonsense"},
 		{"unknown verb", []string{"fly"}, 2, "fly"},

@@ -122,7 +122,6 @@ func TestACompositionThatCannotBeHonouredIsRefused(t *testing.T) {
 		"device":        {Device: ptr("cuda-sm90")},
 		"dtype":         {Dtype: ptr("float8")},
 		"kv":            {Kv: plain("f17")},
-		"paging":        {Paging: ptr(true)},
 		"rows":          {Rows: ptr(uint32(0))},
 		"prefill_chunk": {PrefillChunk: ptr(uint32(0))},
 		"kernels":       {Kernels: ptr("faster")},

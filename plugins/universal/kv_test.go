@@ -40,7 +40,7 @@ func kvComposition(t *testing.T, scheme string, rows, chunk uint32, prefix uint6
 }
 
 // Whatever a cache is stored as, a request has the tokens of its cold run alone: beside others, in other chunks, from the prefix
-// cache, and when it goes on after a restart.
+// cache, when it goes on after a restart, and in blocks.
 func TestTokensOfEverySchemeDoNotDependOnHowTheyCame(t *testing.T) {
 	b := backend(t)
 	prompts := [][]int32{kvPrompt(1, 300), kvPrompt(1, 290), kvPrompt(2, 40)}
@@ -54,6 +54,10 @@ func TestTokensOfEverySchemeDoNotDependOnHowTheyCame(t *testing.T) {
 				path := tinyPaths[name]
 				cold, _ := open(t, b, spec(t, path, kvComposition(t, scheme, 1, 256, 0)), nil)
 				warm, plan := open(t, b, spec(t, path, kvComposition(t, scheme, 4, 7, 64<<20)), nil)
+				pages := kvComposition(t, scheme, 4, 60, 64<<20)
+				pages.Paging = ptr(true)
+				paged, planned := open(t, b, spec(t, path, pages), nil)
+				require.Contains(t, fmt.Sprint(planned.Notes), "layers are paged")
 				var want [][]int32
 				for _, p := range prompts {
 					ids, finish := generate(t, cold, kvJob(p))
@@ -61,28 +65,30 @@ func TestTokensOfEverySchemeDoNotDependOnHowTheyCame(t *testing.T) {
 					want = append(want, ids)
 				}
 				answers[fmt.Sprint(name, want)] = true
-				for range 2 { // the second time from what was kept
-					got := make([][]int32, len(prompts))
-					var wg sync.WaitGroup
-					for i, p := range prompts {
-						wg.Go(func() { got[i], _ = generate(t, warm, kvJob(p)) })
-					}
-					wg.Wait()
-					require.Equal(t, want, got)
-				}
 				next := append(append([]int32{}, prompts[0]...), want[0]...)
 				straight, _ := generate(t, cold, kvJob(next))
-				ids, finish := generate(t, warm, kvJob(next))
-				require.Equal(t, straight, ids)
-				require.NotZero(t, finish.Usage.CachedTokens)
-
-				job := kvJob(append(append([]int32{}, prompts[0]...), want[0][:5]...))
-				job.Start.GeneratedPrefix = ptr(uint32(len(prompts[0])))
 				k, err := family.ParseKV(scheme)
 				require.NoError(t, err)
-				job.Start.KvConversionOffset = ptr(uint32(k.Start))
-				ids, _ = generate(t, cold, job)
+				resumed := kvJob(append(append([]int32{}, prompts[0]...), want[0][:5]...))
+				resumed.Start.GeneratedPrefix, resumed.Start.KvConversionOffset = ptr(uint32(len(prompts[0]))), ptr(uint32(k.Start))
+				ids, _ := generate(t, cold, resumed)
 				require.Equal(t, want[0][5:], ids)
+				for _, m := range []plugin.Model{warm, paged} {
+					for range 2 { // the second time from what was kept
+						got := make([][]int32, len(prompts))
+						var wg sync.WaitGroup
+						for i, p := range prompts {
+							wg.Go(func() { got[i], _ = generate(t, m, kvJob(p)) })
+						}
+						wg.Wait()
+						require.Equal(t, want, got)
+					}
+					ids, finish := generate(t, m, kvJob(next))
+					require.Equal(t, straight, ids)
+					require.NotZero(t, finish.Usage.CachedTokens)
+					ids, _ = generate(t, m, resumed)
+					require.Equal(t, want[0][5:], ids)
+				}
 				if scheme != "native" {
 					require.Contains(t, fmt.Sprint(plan.Notes), "stored as "+k.String())
 				}
@@ -158,5 +164,11 @@ func TestThePlansKVLineFollowsTheScheme(t *testing.T) {
 	require.Equal(t, native/2*9/32+native/2*4/32, line("turbo:k8v3", model), "codes and a scale for 32")
 	require.Greater(t, line("affine:4g32@100", model), line("affine:4g32", model), "rows before their start are native")
 	require.Less(t, line("affine:4g32@100", model), native)
+	pages := kvComposition(t, "turbo", 2, 8, 0)
+	pages.Paging = ptr(true)
+	plan, err := b.Plan(context.Background(), &cladev1.PlanRequest{Model: spec(t, tinyPaths[model], pages)})
+	require.NoError(t, err)
+	require.Equal(t, line("turbo", model), plan.Lines[1].Bytes, "as many blocks as there are tokens")
+	require.Contains(t, plan.Lines[1].Detail, "in 4 blocks of 256 tokens, of which rows with the same beginning share")
 	require.Equal(t, line("native", "llama-sliding"), line("native", "llama-f32"), "a ring is no more than the context")
 }

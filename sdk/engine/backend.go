@@ -216,7 +216,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	g := &guide{library: b.guidance, absent: b.noGuidance, path: req.Model.Artifacts[0].Path, width: d.Layout.Vocab, eos: d.EOS}
 	e := New(b.runtime, worker, model, Config{
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
-		Rows: d.rows, KVTokens: d.kvTokens(), Caches: d.Layout.Caches, KVStart: int(d.kv.Start), PrefixBytes: lineOf(plan, prefixes), Disk: disk, DType: d.dtype,
+		Rows: d.rows, KVTokens: d.kvTokens(), Caches: d.Layout.Caches, Paging: d.paging, KVStart: int(d.kv.Start), PrefixBytes: lineOf(plan, prefixes), Disk: disk, DType: d.dtype,
 		Provenance: b.provenance(d, plan), Kernels: d.library, Sampler: d.sampler, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
 		Constraints: g.constraint, Speculation: drafts, Adapters: book,
 	})

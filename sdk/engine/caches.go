@@ -37,6 +37,9 @@ func (d *draft) storeCaches() error {
 		return unhonoured("kv", "%s: no layer attends to all positions, and it is for those", d.kv).WithNext("use an affine scheme, or leave it out")
 	}
 	d.Layout.Caches = caches
+	if d.paging && kv.Paged(caches) == 0 {
+		return unhonoured("paging", "no layer attends to all positions").WithNext("leave it out")
+	}
 	return nil
 }
 
@@ -77,7 +80,7 @@ func (d *draft) coded() bool {
 // library that lacks the kernel keeps all tokens.
 func (d *draft) cacheKernels(b *Backend) []string {
 	windows := slices.ContainsFunc(d.Layout.Caches, func(p kv.Spec) bool { return p.Window > 0 })
-	if d.coded() || (windows && b.library != nil && b.library.Has(kernels.AttendCaches.Name)) {
+	if d.coded() || d.paging || (windows && b.library != nil && b.library.Has(kernels.AttendCaches.Name)) {
 		return []string{kernels.AttendCaches.Name}
 	}
 	return nil
@@ -89,7 +92,7 @@ func (d *draft) kvBytes() int64 {
 }
 
 // kvTransient is what coded caches take beside: a layer that goes over to its codes is there twice, and stock operations read one
-// as floats.
+// as floats, or blocks in one piece.
 func (d *draft) kvTransient() int64 {
 	n := kv.Converting(d.Layout.Caches, d.dtype, d.context)
 	if d.library != nil {
@@ -97,7 +100,7 @@ func (d *draft) kvTransient() int64 {
 	}
 	widest := int64(0)
 	for _, p := range d.Layout.Caches {
-		if !p.Format.Native() {
+		if !p.Format.Native() || d.paging {
 			widest = max(widest, int64(p.Heads)*int64(p.HeadDim))
 		}
 	}
@@ -120,16 +123,22 @@ func (d *draft) kvDetail(perToken int64) string {
 			windows, most = windows+1, max(most, p.Window)
 		}
 	}
+	if d.paging {
+		detail += fmt.Sprintf("; %d of the layers in %d blocks of %d tokens, of which rows with the same beginning share", kv.Paged(d.Layout.Caches), d.kvTokens()/kv.Step, kv.Step)
+	}
 	if windows > 0 {
 		detail += fmt.Sprintf("; %d of the layers keep a window of %d tokens at most, and %d more", windows, most, kv.Step)
 	}
 	return detail
 }
 
-// kvNote says how caches are stored where that is not how they are computed.
-func (d *draft) kvNote() []string {
+// kvNote says how caches are stored where that is not how they are computed, and that they are in blocks.
+func (d *draft) kvNote() (notes []string) {
+	if d.paging {
+		notes = append(notes, fmt.Sprintf("caches of %d of %d layers are paged: blocks of %d tokens, shared", kv.Paged(d.Layout.Caches), len(d.Layout.Caches), kv.Step))
+	}
 	if !d.coded() {
-		return nil
+		return notes
 	}
 	n := 0
 	for _, p := range d.Layout.Caches {
@@ -141,5 +150,5 @@ func (d *draft) kvNote() []string {
 	if start := d.kv.Start; start > 0 {
 		note += fmt.Sprintf(": from token %d on, and natively before", start)
 	}
-	return []string{note}
+	return append(notes, note)
 }

@@ -31,6 +31,8 @@ type Config struct {
 	KVTokens int
 	// Caches are the layout's with the formats that they are stored in; nil: the layout's own.
 	Caches []kv.Spec
+	// Paging keeps layers that attend to all positions in blocks that rows with the same beginning, and what is kept of it, share.
+	Paging bool
 	// KVStart is the token at which the formats begin; a request that is resumed names it.
 	KVStart int
 	// PrefixBytes bounds what the beginnings of earlier requests may keep; 0 keeps none.
@@ -98,6 +100,7 @@ type Engine struct {
 	garbage      []State
 	leaving      []*row // rows that ended and whose cache is worth keeping
 	memory       *memory
+	blocks       *kv.Pool     // of the rows' caches; nil: each has its own buffers
 	speculation  *speculation // nil: nothing is drafted
 	farewells    []func()     // to rows that ended
 	pace, beside pace         // of prefill alone, and while others decode
@@ -131,11 +134,16 @@ func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *
 	if config.Caches != nil {
 		e.layout.Caches = config.Caches
 	}
-	e.sched = schedule.New(schedule.Config{
+	room := schedule.Config{
 		Cut:  func(first, n int) int { return kv.Cut(e.layout.Caches, first, n) },
 		Rows: config.Rows, Queue: config.Queue, BlockTokens: kv.Step, Blocks: kv.Capacity(config.KVTokens) / kv.Step,
 		Restore: func(r *schedule.Row) int { return e.restore(e.rows[r]) },
-	})
+	}
+	if config.Paging {
+		e.blocks, room.Begins = kv.NewPool(room.Blocks), func(r *schedule.Row) []uint64 { return e.begins(e.rows[r]) }
+	}
+	e.memory.runs.Merges = config.Paging && !kv.Forgets(e.layout.Caches)
+	e.sched = schedule.New(room)
 	e.publish()
 	e.saver = e.startSaver()
 	go e.loop()
@@ -143,7 +151,9 @@ func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *
 }
 
 // emptyCache is of no row.
-func (e *Engine) emptyCache() *kv.Cache { return kv.New(e.layout.Caches, e.config.Kernels != nil) }
+func (e *Engine) emptyCache() *kv.Cache {
+	return e.blocks.Cache(e.layout.Caches, e.config.Kernels != nil)
+}
 
 // newCache makes an empty cache for a row, whose forwards have the row's adapters.
 func (e *Engine) newCache(r *row) *kv.Cache {

@@ -83,6 +83,9 @@ func (e *Engine) turn() bool {
 	for _, r := range plan.PutBack {
 		e.discard(e.rows[r])
 	}
+	if len(plan.PutBack) > 0 { // others take their room in this forward
+		_ = e.do(func(s *mlx.Scope) error { e.freeGarbage(s); return nil })
+	}
 	e.publish()
 	if len(plan.Segments) == 0 {
 		if e.flight == nil {

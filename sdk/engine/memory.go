@@ -23,7 +23,7 @@ func newMemory(bytes int64) *memory {
 // restore fills the cache of a row that got a slot with what is kept of its beginning, and returns how many tokens that is. Its
 // last token is always computed: the next one is sampled from it. A row whose forward failed takes nothing from here.
 func (e *Engine) restore(r *row) int {
-	if !e.memory.on || r.gen == nil || !r.gen.remember || r.cache != nil || r.failed {
+	if !e.restores(r) {
 		return 0
 	}
 	n := 0
@@ -44,6 +44,7 @@ func (e *Engine) restore(r *row) int {
 			return err
 		}
 		r.cache, r.restored, n = cache, held, held
+		e.sched.Holds(&r.Row, cache.Whole())
 		return nil
 	})
 	if err != nil { // the row computes all of its tokens, as if nothing had been kept
@@ -56,6 +57,21 @@ func (e *Engine) restore(r *row) int {
 		r.looked = true
 	}
 	return n
+}
+
+// restores says whether a row takes from what is kept.
+func (e *Engine) restores(r *row) bool {
+	return e.memory.on && r.gen != nil && r.gen.remember && r.cache == nil && !r.failed
+}
+
+// begins are the blocks that restore would find for a row, as far as they are whole.
+func (e *Engine) begins(r *row) []uint64 {
+	if !e.restores(r) {
+		return nil
+	}
+	cache := e.emptyCache()
+	pieces, _ := cache.Usable(behind(e.memory.runs.Begins(r.namespace(), r.ids[:len(r.ids)-1]), 0))
+	return cache.Begins(pieces)
 }
 
 // worthKeeping says of a row that ends, also of one that was cancelled, whether its cache holds what is not kept yet: prompt and
@@ -89,8 +105,12 @@ func (r *row) known() int { return min(len(r.past()), r.cache.Offset()) }
 func (e *Engine) remember(s *mlx.Scope, r *row, n int) {
 	ids := r.past()[:n]
 	copied := func(from, to int) (prefix.Piece[*kv.Run], error) {
-		run, err := r.cache.Copy(s, from, to)
-		return prefix.Piece[*kv.Run]{Payload: run, Tokens: to - from}, err
+		first := from
+		if e.memory.runs.Merges { // the block has the tokens before too, and takes the place of the one that was kept of them
+			first = from / kv.Step * kv.Step
+		}
+		run, err := r.cache.Copy(s, first, to)
+		return prefix.Piece[*kv.Run]{Payload: run, From: from - first, Tokens: to - from}, err
 	}
 	err := e.memory.runs.Insert(r.namespace(), ids, copied)
 	if err == nil && r.cache.Forgets() && r.cache.Offset() == n {
@@ -102,6 +122,7 @@ func (e *Engine) remember(s *mlx.Scope, r *row, n int) {
 	if err != nil {
 		e.totals.failures.Add(1)
 	}
+	e.sched.Holds(&r.Row, r.cache.Whole()) // others may find them now
 	if e.saver != nil {
 		e.saver.offer(savable{r.namespace(), slices.Clone(ids), append(slices.Clone(r.captures), r.gen.borders...)})
 	}

@@ -41,6 +41,7 @@ type settings struct {
 	threads       int // of the kernels
 	rows          int
 	kv            family.KV
+	paging        bool
 	depth         int      // most tokens drafted for a row at once; 0: none are
 	preset        []string // ids of the adapters of requests that name none
 	adapterBytes  int64    // for adapters loaded later
@@ -53,6 +54,7 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 		chunk: int(c.GetPrefillChunk()), context: int(c.GetContext()), maxGeneration: int(c.GetMaxGeneration()),
 		preset: c.GetAdapters(), adapterBytes: int64(min(c.GetAdapterBytes(), 1<<50)),
 		budget: int64(c.GetMemoryBudgetBytes()), prefixBytes: int64(min(c.GetPrefixCacheBytes(), math.MaxInt64)), kernelPolicy: c.GetKernels(), deterministic: c.GetDeterministic(),
+		paging: c.GetPaging(),
 	}
 	if c.PrefillChunk == nil {
 		out.chunk = defaultChunk
@@ -80,9 +82,6 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 		if out.kv, err = family.KVFromProto(c.GetKv()); err != nil {
 			return out, err
 		}
-	}
-	if c.GetPaging() {
-		return out, unhonoured("paging", "caches are not paged")
 	}
 	if err := out.settleDisk(c); err != nil {
 		return out, err

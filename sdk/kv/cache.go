@@ -20,14 +20,9 @@ type Cache struct {
 // Adapt says which adapters the sequence has; a Pass tells the model's board. It is for the time before the first token.
 func (c *Cache) Adapt(board *nn.Board, stack nn.Stack) { c.board, c.stack = board, stack }
 
-// New makes an empty cache. With kernels, attention over it is one kernel; else it is a graph of MLX's operations.
-func New(specs []Spec, kernels bool) *Cache {
-	c := &Cache{specs: specs, layers: make([]storage, len(specs)), kernels: kernels}
-	for i, p := range specs {
-		c.layers[i] = p.storage(kernels)
-	}
-	return c
-}
+// New makes an empty cache with buffers of its own. With kernels, attention over it is one kernel; else it is a graph of MLX's
+// operations. Caches that share blocks are made by a Pool.
+func New(specs []Spec, kernels bool) *Cache { return (*Pool)(nil).Cache(specs, kernels) }
 
 // Offset is the number of tokens held: the position of the next one.
 func (c *Cache) Offset() int { return c.offset }

@@ -18,12 +18,6 @@ type rows struct {
 	keys, values *mlx.Array // [1, Heads, slots, width]; nil until the first token
 }
 
-// Forms of parts.
-const (
-	nativeForm uint8 = iota
-	codedForm
-)
-
 func newRows(p Spec, kernels bool) *rows {
 	l := &rows{spec: p, slots: p.ringOf(), kernels: kernels, coded: p.Format.Start == 0}
 	if kernels && !mlx.AttendsCaches() {
@@ -46,14 +40,7 @@ func (l *rows) close() {
 }
 
 // codes are how rows are stored now.
-func (l *rows) codes() [2]Code { return l.codesOf(l.coded) }
-
-func (l *rows) codesOf(coded bool) [2]Code {
-	if !coded {
-		return [2]Code{}
-	}
-	return [2]Code{l.spec.Format.Keys, l.spec.Format.Values}
-}
+func (l *rows) codes() [2]Code { return l.spec.codes(l.coded) }
 
 // begin makes room for tokens more behind offset, and goes over to the codes when it is time.
 func (l *rows) begin(s *mlx.Scope, dtype mlx.DType, offset, tokens int) {
@@ -203,35 +190,14 @@ func (l *rows) take(s *mlx.Scope, from, to, offset int) (part, error) {
 }
 
 func (l *rows) shapes(form uint8, tokens int, dtype mlx.DType) ([]shape, bool) {
-	if form > codedForm {
-		return nil, false
-	}
 	l.compute = dtype
-	out := make([]shape, 2)
-	for i, c := range l.codesOf(form == codedForm) {
-		out[i] = shape{l.dtype(c), l.dims(c)}
-		out[i].dims[2] = tokens
-	}
-	return out, true
+	return l.spec.shapes(form, tokens, dtype)
 }
 
-// usable leaves out what is missing of a window, and codes where the layer would not have any yet.
-func (l *rows) usable(sections []section, n int) int {
-	start := l.spec.Format.Start
-	for before := -1; before != n; {
-		before = n
-		at := 0
-		for _, c := range sections {
-			gone, coded := c.missing(), len(c.arrays) > 0 && c.form == codedForm
-			seen := gone > 0 && (l.spec.Window == 0 || at+gone > n-l.spec.Window+1 || at < l.spec.Keep)
-			if at < n && (seen || (coded && n < start)) {
-				n = at
-				break
-			}
-			at += c.tokens
-		}
-	}
-	return n
+func (l *rows) usable(sections []section, n int) int { return l.spec.usable(sections, n) }
+
+func (l *rows) join(s *mlx.Scope, sections []section) (part, error) {
+	return l.spec.join(s, sections, l.kernels)
 }
 
 func (l *rows) fill(s *mlx.Scope, sections []section, n int) {
@@ -263,7 +229,7 @@ func (l *rows) write(s *mlx.Scope, c section, codes [2]Code, room, position, fro
 	first := c.from + from - c.lost // of the part's rows
 	buffers := [2]**mlx.Array{&l.keys, &l.values}
 	for i, code := range codes {
-		rows := s.SliceAxis(c.arrays[i], 2, first, first+to-from)
+		rows := c.rows(s, i, first, first+to-from)
 		if l.coded && c.form == nativeForm && !l.spec.Format.Native() {
 			rows = code.encode(s, rows, l.kernels)
 		}
@@ -276,40 +242,6 @@ func (l *rows) write(s *mlx.Scope, c section, codes [2]Code, room, position, fro
 			*buffers[i] = write(s, *buffers[i], s.SliceAxis(rows, 2, at, at+p.n), p.slot)
 		}
 	}
-}
-
-// join keeps the rows behind the last that are missing. Native ones before coded ones are coded: a run has one form.
-func (l *rows) join(s *mlx.Scope, sections []section) (out part, err error) {
-	total, first, coded := 0, 0, false // first: the section from which on the part has rows
-	for i, c := range sections {
-		if total += c.tokens; c.missing() > 0 {
-			out.lost, first = total-c.tokens+c.missing(), i
-		}
-		coded = coded || (len(c.arrays) > 0 && c.form == codedForm)
-	}
-	if out.lost == total {
-		return part{}, nil
-	}
-	if coded {
-		out.form = codedForm
-	}
-	for i, code := range l.codesOf(coded) {
-		var parts []*mlx.Array
-		for _, c := range sections[first:] {
-			if from := c.from + c.missing() - c.lost; c.missing() < c.tokens {
-				a := s.SliceAxis(c.arrays[i], 2, from, from+c.tokens-c.missing())
-				if coded && c.form == nativeForm {
-					a = code.encode(s, a, l.kernels)
-				}
-				parts = append(parts, a)
-			}
-		}
-		out.arrays = append(out.arrays, s.Keep(s.Concat(2, parts...)))
-	}
-	if err = s.Eval(out.arrays...); err != nil {
-		out.close()
-	}
-	return out, err
 }
 
 // takeAll copies arrays into a part. The copies share nothing with the buffers they are slices of, which kernels write in place.

@@ -9,20 +9,20 @@ import (
 	"github.com/clademl/clade/sdk/mlx"
 )
 
-// Run is a copy of what a cache holds of consecutive tokens, in every layer. It is its owner's: Close frees it.
+// Run is what a cache holds of consecutive tokens, in every layer: a copy, or the blocks of a pool. It is its owner's: Close frees it.
 type Run struct {
 	layers []part
 	tokens int
 	bytes  int64
 }
 
-// Bytes the run takes.
+// Bytes the run takes, or keeps from being free. A block counts whole, however few of its tokens are the run's.
 func (r *Run) Bytes() int64 { return r.bytes }
 
 // Tokens of the run.
 func (r *Run) Tokens() int { return r.tokens }
 
-// Close frees the copies, on the worker's thread.
+// Close frees it, on the worker's thread.
 func (r *Run) Close() {
 	for _, p := range r.layers {
 		p.close()
@@ -30,22 +30,13 @@ func (r *Run) Close() {
 	r.layers = nil
 }
 
-func (p part) close() {
-	for _, a := range p.arrays {
-		a.Close()
-	}
-}
-
 // add takes a part of the next layer in.
 func (r *Run) add(p part) {
-	r.layers = append(r.layers, p)
-	for _, a := range p.arrays {
-		r.bytes += int64(a.NBytes())
-	}
+	r.layers, r.bytes = append(r.layers, p), r.bytes+p.bytes()
 }
 
 // Copy takes the tokens [from, to) out of the cache. What a layer has let go of them (a window's, or a state's but at the last
-// token) is not in the run, which Usable knows. The copies share nothing with the cache's buffers.
+// token) is not in the run, which Usable knows. What the cache does later does not change the run.
 func (c *Cache) Copy(s *mlx.Scope, from, to int) (_ *Run, err error) {
 	if from < 0 || from >= to || to > c.offset {
 		return nil, fmt.Errorf("copy tokens %d to %d of a cache that holds %d", from, to, c.offset)
@@ -66,7 +57,7 @@ func (c *Cache) Copy(s *mlx.Scope, from, to int) (_ *Run, err error) {
 	return r, s.Err()
 }
 
-// Piece is a part of a run: its tokens [From, From+Tokens).
+// Piece is a part of a run: its tokens [From, From+Tokens). Pieces that lie one behind the other are of one text.
 type Piece struct {
 	Run          *Run
 	From, Tokens int
@@ -171,9 +162,10 @@ func (r *Run) Encode(s *mlx.Scope) ([]byte, error) {
 	out := binary.LittleEndian.AppendUint32(nil, uint32(r.tokens))
 	out = slices.Grow(out, int(r.bytes)+len(r.layers)*16)
 	for _, p := range r.layers {
-		out = append(out, byte(len(p.arrays)), p.form)
+		arrays := p.data(s, r.tokens)
+		out = append(out, byte(len(arrays)), p.form)
 		out = binary.LittleEndian.AppendUint16(out, uint16(p.lost))
-		for _, a := range p.arrays {
+		for _, a := range arrays {
 			data, err := mlx.Bytes(s, a)
 			if err != nil {
 				return nil, err
@@ -204,6 +196,9 @@ func (c *Cache) DecodeRun(s *mlx.Scope, dtype mlx.DType, data []byte) (_ *Run, e
 		var p part
 		if p, data, err = decodePart(s, l, r.tokens, dtype, data); err != nil {
 			return nil, fmt.Errorf("layer %d: %w", i, err)
+		}
+		if l, ok := l.(adopting); ok {
+			p = l.adopt(p, r.tokens)
 		}
 		r.add(p)
 	}

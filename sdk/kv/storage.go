@@ -8,7 +8,8 @@ import "github.com/clademl/clade/sdk/mlx"
 type storage interface {
 	// arrays lists the buffers, for an evaluation that commits them; none before the first token.
 	arrays() []*mlx.Array
-	// take copies what the layer has of the tokens [from, to). A part without arrays is not an error: the storage has let them go.
+	// take gives what the layer has of the tokens [from, to), in memory that is never written from then on. A part without anything is
+	// not an error: the storage has let them go.
 	take(s *mlx.Scope, from, to, offset int) (part, error)
 	// shapes are those of the arrays of a part in a form that lost none of its tokens; ok is false for a form that the storage does
 	// not have.
@@ -51,19 +52,15 @@ func Forgets(specs []Spec) bool {
 	return false
 }
 
+// adopting is a storage that may hold what was read of a run otherwise than as it was read.
+type adopting interface{ adopt(p part, tokens int) part }
+
 // returning is a storage that cannot simply forget its last tokens.
 type returning interface {
 	// mark keeps what there is behind offset tokens, until the next mark.
 	mark(offset int)
 	// rewind forgets the tokens behind the first n of offset, and returns how many it still has: n at most.
 	rewind(n, offset int) int
-}
-
-// part is what a run holds of one layer.
-type part struct {
-	form   uint8 // the storage's own: how the arrays are to be read
-	lost   int   // how many of the run's first tokens the arrays do not have
-	arrays []*mlx.Array
 }
 
 // shape of an array in a part.
@@ -78,20 +75,6 @@ func (s shape) bytes() int {
 		n *= d
 	}
 	return n
-}
-
-// section is the tokens [from, from+tokens) of a part of `of` tokens.
-type section struct {
-	part
-	from, tokens, of int
-}
-
-// missing is how many of the section's first tokens its part does not have.
-func (c section) missing() int {
-	if len(c.arrays) == 0 {
-		return c.tokens
-	}
-	return min(max(0, c.lost-c.from), c.tokens)
 }
 
 // storage makes the empty storage of a layer.

@@ -68,12 +68,12 @@ func TestTokensDoNotDependOnOtherRequests(t *testing.T) {
 		kept                      int64
 	}{{1, 5, 512, 3, 0}, {7, 7, 2048, 40, 1 << 30}, {8, 24, 1024, 512, 1 << 20}, {8, 24, 512, 17, 1 << 30}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
-			e := open(t, engine.Config{PrefillChunk: c.chunk, Rows: c.rows, KVTokens: c.kv, Queue: c.requests, PrefixBytes: c.kept})
-			for seed := range uint64(1) {
-				enginetest.Schedule(t, e, wishes, c.requests, seed)
+			for seed, paged := range []bool{false, true} {
+				e := open(t, engine.Config{PrefillChunk: c.chunk, Rows: c.rows, KVTokens: c.kv, Queue: c.requests, PrefixBytes: c.kept, Paging: paged})
+				enginetest.Schedule(t, e, wishes, c.requests, uint64(seed))
+				require.Zero(t, e.Stats().FailedEvaluations)
+				require.Zero(t, e.Stats().KvTokensUsed)
 			}
-			require.Zero(t, e.Stats().FailedEvaluations)
-			require.Zero(t, e.Stats().KvTokensUsed)
 		})
 	}
 }
@@ -125,7 +125,7 @@ func TestAfterAFailedForwardStatesAreComputedAgain(t *testing.T) {
 func TestTheNextTurnComputesOnlyNewTokensAndAGap(t *testing.T) {
 	cold := open(t, engine.Config{PrefillChunk: 512})
 	for _, chunk := range []int{64, 512} {
-		warm := open(t, engine.Config{PrefillChunk: chunk, PrefixBytes: 1 << 30})
+		warm := open(t, engine.Config{PrefillChunk: chunk, PrefixBytes: 1 << 30, Paging: chunk == 64})
 		turn := tiny.Prompt(300, 256)
 		ask := func(ids []int32, borders ...uint32) ([]int32, int) {
 			start := greedy(20)

@@ -78,14 +78,20 @@ func TestTokensDoNotDependOnOtherRequests(t *testing.T) {
 				512: {Drafter: engine.Ngram(), Depth: 4},
 			}
 			for _, chunk := range []int{3, 40, 512} {
-				e := openConfig(t, tinyPaths[testModel], engine.Config{
-					PrefillChunk: chunk, Rows: c.rows, KVTokens: c.kv, Queue: c.requests, PrefixBytes: kept[chunk], Speculation: drafted[chunk],
-				})
-				for seed := chunk; seed < chunk+(count+11)/12; seed++ {
-					schedule(t, e, all, c.requests, uint64(seed))
+				each := (count + 11) / 12
+				for _, paged := range []bool{false, true} { // half of the schedules each
+					e := openConfig(t, tinyPaths[testModel], engine.Config{
+						PrefillChunk: chunk, Rows: c.rows, KVTokens: c.kv, Queue: c.requests, PrefixBytes: kept[chunk], Speculation: drafted[chunk], Paging: paged,
+					})
+					for seed := range each {
+						if seed%2 == 1 == paged {
+							schedule(t, e, all, c.requests, uint64(chunk+seed))
+						}
+					}
+					require.Zero(t, e.Stats().FailedEvaluations)
+					require.Zero(t, e.Stats().KvTokensUsed)
+					require.NoError(t, e.Close())
 				}
-				require.Zero(t, e.Stats().FailedEvaluations)
-				require.Zero(t, e.Stats().KvTokensUsed)
 			}
 		})
 	}

@@ -33,6 +33,10 @@ type Stats struct {
 
 // Cache is a trie of runs. It is for one goroutine.
 type Cache[P Payload] struct {
+	// Merges: a payload's part serves a run as well as a payload of its own. One that holds tokens before its run's (Piece.From) is
+	// then the payload of the runs of those too.
+	Merges bool
+
 	budget, used int64
 	roots        map[string]*node[P]
 	clock        uint64
@@ -81,6 +85,16 @@ func (c *Cache[P]) Lookup(namespace string, tokens []int32) (pieces []Piece[P], 
 		}
 		pinned = nil
 	}
+}
+
+// Begins is Lookup for a glance: nothing is counted as used, and the pieces are valid until the cache changes.
+func (c *Cache[P]) Begins(namespace string, tokens []int32) (pieces []Piece[P]) {
+	c.follow(namespace, tokens, func(at *node[P], same int) {
+		piece := at.piece
+		piece.Tokens = same
+		pieces = append(pieces, piece)
+	})
+	return pieces
 }
 
 // Held is how many of the first tokens are held.
@@ -145,6 +159,9 @@ func (c *Cache[P]) Insert(namespace string, tokens []int32, make Maker[P]) error
 		}
 		at = c.add(at, tokens[n:n+piece.Tokens], piece)
 		n += piece.Tokens
+		if c.Merges {
+			c.merge(at)
+		}
 	}
 	at.used = c.clock
 	return nil
@@ -212,6 +229,26 @@ func (c *Cache[P]) add(at *node[P], tokens []int32, piece Piece[P]) *node[P] {
 	c.used += piece.Payload.Bytes()
 	c.stats.Runs++
 	return child
+}
+
+// merge gives the runs before one its payload, as far as that holds all that is used of theirs.
+func (c *Cache[P]) merge(n *node[P]) {
+	from := n.piece.From
+	for at := n.parent; at.parent != nil; {
+		theirs, first, runs, tokens := at.shared, at, 0, 0
+		for ; first.parent != nil && first.shared == theirs; first = first.parent {
+			runs, tokens = runs+1, tokens+len(first.tokens)
+		}
+		if theirs.needed > runs || tokens > from {
+			return // somebody else has it too, or it holds more
+		}
+		for ; at != first; at = at.parent {
+			from -= len(at.tokens)
+			n.shared.needed++
+			at.piece, at.shared = Piece[P]{Payload: n.piece.Payload, From: from, Tokens: len(at.tokens)}, n.shared
+			c.drop(theirs)
+		}
+	}
 }
 
 // room evicts until bytes more fit, never a run on the path that ends at keep, and says whether they do.

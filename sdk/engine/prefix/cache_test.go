@@ -40,6 +40,15 @@ func (l *library) of(tokens []int32) Maker[*text] {
 	}
 }
 
+// whole makes payloads that begin where a run may, as blocks do.
+func (l *library) whole(tokens []int32) Maker[*text] {
+	return func(from, to int) (Piece[*text], error) {
+		first := from / Run * Run
+		p, err := l.of(tokens)(first, to)
+		return Piece[*text]{Payload: p.Payload, From: from - first, Tokens: to - from}, err
+	}
+}
+
 // read joins the pieces' tokens.
 func read(pieces []Piece[*text]) []int32 {
 	var out []int32
@@ -106,6 +115,33 @@ func TestAPieceOfAPayloadIsKept(t *testing.T) {
 	release()
 	c.Clear()
 	require.Equal(t, l.made, l.closed)
+}
+
+// A conversation whose turns end within a block keeps that block once, not one for each turn.
+func TestAPayloadWithTheTokensBeforeTakesTheirRunsOver(t *testing.T) {
+	var l library
+	c := New[*text](1 << 30)
+	c.Merges = true
+	long := count(640)
+	for _, n := range []int{20, 90, 300, 310, 500, 640} {
+		require.NoError(t, c.Insert("", long[:n], l.whole(long[:n])))
+		require.LessOrEqual(t, c.Stats().Bytes, int64(10*n))
+	}
+	require.Equal(t, int64(6400), c.Stats().Bytes)
+	for _, n := range []int{5, 20, 50, 305, 640} {
+		pieces, held, release := c.Lookup("", long[:n])
+		require.Equal(t, n, held)
+		require.Equal(t, long[:n], read(pieces))
+		release()
+	}
+	_, _, release := c.Lookup("", long) // who reads one keeps it
+	longer := count(641)
+	require.NoError(t, c.Insert("", longer, l.whole(longer)))
+	require.Equal(t, int64(6400+1290), c.Stats().Bytes)
+	release()
+	c.Clear()
+	require.Equal(t, l.made, l.closed)
+	require.False(t, l.bad)
 }
 
 // A text that ends within a run, or whose runs lack what is wanted of them, gets payloads of its own from its end on.
@@ -198,6 +234,10 @@ func TestTheTrieAgreesWithAListOfTexts(t *testing.T) {
 		var l library
 		budget := int64(rapid.IntRange(0, 60).Draw(rt, "budget")) * 10 * 40
 		c := New[*text](budget)
+		of := l.of
+		if c.Merges = rapid.Bool().Draw(rt, "merges"); c.Merges {
+			of = l.whole
+		}
 		var inserted [][]int32
 		var releases []func()
 		token := rapid.Int32Range(0, 2)
@@ -207,7 +247,7 @@ func TestTheTrieAgreesWithAListOfTexts(t *testing.T) {
 				tokens = append(make([]int32, 250), tokens...)
 			}
 			if rapid.Bool().Draw(rt, "insert") {
-				require.NoError(rt, c.Insert("", tokens, l.of(tokens)))
+				require.NoError(rt, c.Insert("", tokens, of(tokens)))
 				inserted = append(inserted, tokens)
 			} else {
 				pieces, n, release := c.Lookup("", tokens)

@@ -71,7 +71,8 @@ func (s *Scheduler) Settle(r *Row, cached, tokens int) {
 // Next admits rows and plans a forward, empty when there is nothing to compute. chunk says how many tokens of prefill it may hold
 // beside decoding rows. What is planned counts as computed until Failed says otherwise.
 func (s *Scheduler) Next(now time.Time, chunk func(decoding int) int) Plan {
-	p := Plan{Admitted: s.admit(now)}
+	var p Plan
+	p.Admitted, p.PutBack = s.admit(now)
 	if r := s.nextAlone(); r != nil {
 		r.ran = s.turn + 1
 		s.take(&p, r, chunk(0))

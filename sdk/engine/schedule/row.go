@@ -26,6 +26,8 @@ type Row struct {
 	trial    bool // it runs alone until a token is sampled: a forward with it failed
 	cached   int  // tokens that its forwards have put, or are putting, into its cache
 	blocks   int
+	holds    []uint64 // its first whole blocks, by number, which other rows may hold too
+	apart    bool     // it is admitted only where there is room for all of its blocks
 	arrived  time.Time
 	admitted uint64 // number of its admission; later is larger
 	ran      uint64 // turn of its last forward alone

@@ -27,6 +27,9 @@ type Config struct {
 	// Restore is asked when a row gets a slot: how many of its first tokens are in its cache already, because they were found in a
 	// kept one. One token at least is computed again. Nil: none ever.
 	Restore func(*Row) int
+	// Begins is asked, where there is too little room for a row as it is, which whole blocks Restore would find: those that other rows
+	// hold need none. Nil: there are no shared blocks.
+	Begins func(*Row) []uint64
 	// Cut is asked how many of n tokens behind the first ones a forward may take of a row; at least one. Nil: all of them.
 	Cut func(first, n int) int
 }
@@ -35,8 +38,9 @@ type Config struct {
 type Scheduler struct {
 	config    Config
 	queue     []*Row
-	slots     []*Row // in the order of their admission
-	free      int    // blocks
+	slots     []*Row         // in the order of their admission
+	free      int            // blocks
+	held      map[uint64]int // blocks that rows hold by number, and how many rows do
 	admitted  uint64
 	turn      uint64 // forwards planned
 	shared    uint64 // turn of the last forward that was not a row's alone
@@ -47,7 +51,7 @@ type Scheduler struct {
 // New makes a Scheduler without rows.
 func New(c Config) *Scheduler {
 	c.Rows, c.BlockTokens = max(c.Rows, 1), max(c.BlockTokens, 1)
-	return &Scheduler{config: c, free: c.Blocks}
+	return &Scheduler{config: c, free: c.Blocks, held: map[uint64]int{}}
 }
 
 // Submit queues a row.
@@ -77,8 +81,36 @@ func (s *Scheduler) vacate(r *Row) {
 }
 
 func (s *Scheduler) release(r *Row) {
+	s.letGo(r)
 	s.free += r.blocks
 	r.blocks, r.cached, r.behind = 0, 0, false
+}
+
+// Holds tells the numbers of the blocks that a row's first whole ones are. A block that several rows hold is counted once, from when
+// all of them have said so.
+func (s *Scheduler) Holds(r *Row, blocks []uint64) {
+	if r.state != running {
+		return
+	}
+	s.letGo(r)
+	r.holds = blocks[:min(len(blocks), r.blocks)]
+	for _, b := range r.holds {
+		if s.held[b]++; s.held[b] > 1 {
+			s.free++
+		}
+	}
+}
+
+// letGo forgets what a row shares: its blocks count as its own.
+func (s *Scheduler) letGo(r *Row) {
+	for _, b := range r.holds {
+		if s.held[b]--; s.held[b] > 0 {
+			s.free--
+		} else {
+			delete(s.held, b)
+		}
+	}
+	r.holds = nil
 }
 
 // Pause keeps a row from being planned while its reader is behind. It keeps its slot.
@@ -99,8 +131,9 @@ func (s *Scheduler) blocksFor(tokens int) int {
 	return (tokens + s.config.BlockTokens - 1) / s.config.BlockTokens
 }
 
-// admit gives free slots to the best waiting rows whose known tokens fit. The best is not passed over for a smaller one.
-func (s *Scheduler) admit(now time.Time) (admitted []*Row) {
+// admit gives free slots to the best waiting rows whose known tokens fit. The best is not passed over for a smaller one. back are rows
+// that did not fit after all.
+func (s *Scheduler) admit(now time.Time) (admitted, back []*Row) {
 	for s.admits(now) {
 		at := s.best(now)
 		r := s.queue[at]
@@ -113,14 +146,38 @@ func (s *Scheduler) admit(now time.Time) (admitted []*Row) {
 		if s.config.Restore != nil {
 			r.cached = min(s.config.Restore(r), r.Tokens-1)
 		}
+		if s.free < 0 { // it did not find what it was admitted for
+			r.apart = true
+			s.putBack(r)
+			back = append(back, r)
+			continue
+		}
 		admitted = append(admitted, r)
 	}
-	return admitted
+	return admitted, back
 }
 
 // admits reports whether the row that is next gets a slot now.
 func (s *Scheduler) admits(now time.Time) bool {
-	return len(s.slots) < s.config.Rows && len(s.queue) > 0 && s.blocksFor(s.queue[s.best(now)].Tokens) <= s.free
+	if len(s.slots) >= s.config.Rows || len(s.queue) == 0 {
+		return false
+	}
+	r := s.queue[s.best(now)]
+	return s.blocksFor(r.Tokens) <= s.free || s.needs(r) <= s.free
+}
+
+// needs is the blocks that a row takes beside those it would share.
+func (s *Scheduler) needs(r *Row) int {
+	n := s.blocksFor(r.Tokens)
+	if s.config.Begins == nil || r.apart || n-len(s.held) > s.free {
+		return n
+	}
+	for _, b := range s.config.Begins(r) {
+		if s.held[b] > 0 {
+			n--
+		}
+	}
+	return n
 }
 
 // best is the place in the queue of the row that is next: by priority, better by one for every Aging waited, then by arrival.

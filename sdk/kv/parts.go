@@ -1,0 +1,158 @@
+package kv
+
+import "github.com/clademl/clade/sdk/mlx"
+
+// part is what a run holds of one layer: arrays of its own, or blocks of a pool.
+type part struct {
+	form   uint8 // the storage's own: how the arrays are to be read
+	lost   int   // how many of the run's first tokens the part does not have
+	arrays []*mlx.Array
+	blocks []*block // counted as a run's
+	at     int      // of the first block's rows, the run's first
+}
+
+// Forms of parts of keys and values.
+const (
+	nativeForm uint8 = iota
+	codedForm
+)
+
+func (p part) close() {
+	for _, a := range p.arrays {
+		a.Close()
+	}
+	for _, b := range p.blocks {
+		b.drop()
+	}
+}
+
+// none reports whether the part has nothing at all of its run.
+func (p part) none() bool { return len(p.arrays)+len(p.blocks) == 0 }
+
+// bytes the part takes: of blocks the whole.
+func (p part) bytes() int64 {
+	n := int64(0)
+	for _, a := range p.arrays {
+		n += int64(a.NBytes())
+	}
+	for _, b := range p.blocks {
+		n += b.bytes()
+	}
+	return n
+}
+
+// rows are [from, to) of those that the part has, of keys (0) or of values (1).
+func (p part) rows(s *mlx.Scope, i, from, to int) *mlx.Array {
+	if len(p.blocks) == 0 {
+		return s.SliceAxis(p.arrays[i], 2, from, to)
+	}
+	var out []*mlx.Array
+	for from, to = from+p.at, to+p.at; from < to; {
+		b, next := p.blocks[from/Step], min(to, (from/Step+1)*Step)
+		a := [2]*mlx.Array{b.keys, b.values}[i]
+		out = append(out, s.SliceAxis(a, 2, from%Step, from%Step+next-from))
+		from = next
+	}
+	if len(out) == 1 {
+		return out[0]
+	}
+	return s.Concat(2, out...)
+}
+
+// data is what a part of a run of so many tokens has, as arrays.
+func (p part) data(s *mlx.Scope, tokens int) []*mlx.Array {
+	if len(p.blocks) == 0 {
+		return p.arrays
+	}
+	return []*mlx.Array{p.rows(s, 0, 0, tokens), p.rows(s, 1, 0, tokens)}
+}
+
+// section is the tokens [from, from+tokens) of a part of `of` tokens.
+type section struct {
+	part
+	from, tokens, of int
+}
+
+// missing is how many of the section's first tokens its part does not have.
+func (c section) missing() int {
+	if c.none() {
+		return c.tokens
+	}
+	return min(max(0, c.lost-c.from), c.tokens)
+}
+
+// codes are those of keys and values, native before the format's start.
+func (p Spec) codes(coded bool) [2]Code {
+	if !coded {
+		return [2]Code{}
+	}
+	return [2]Code{p.Format.Keys, p.Format.Values}
+}
+
+// shapes are storage.shapes of keys and values.
+func (p Spec) shapes(form uint8, tokens int, dtype mlx.DType) ([]shape, bool) {
+	if form > codedForm {
+		return nil, false
+	}
+	out := make([]shape, 2)
+	for i, c := range p.codes(form == codedForm) {
+		stored, width := c.row(p.HeadDim, dtype)
+		out[i] = shape{stored, []int{1, p.Heads, tokens, width}}
+	}
+	return out, true
+}
+
+// usable is storage.usable of keys and values: it leaves out what is missing of a window, and codes where the layer would not have any
+// yet.
+func (p Spec) usable(sections []section, n int) int {
+	start := p.Format.Start
+	for before := -1; before != n; {
+		before = n
+		at := 0
+		for _, c := range sections {
+			gone, coded := c.missing(), !c.none() && c.form == codedForm
+			seen := gone > 0 && (p.Window == 0 || at+gone > n-p.Window+1 || at < p.Keep)
+			if at < n && (seen || (coded && n < start)) {
+				n = at
+				break
+			}
+			at += c.tokens
+		}
+	}
+	return n
+}
+
+// join is storage.join of keys and values: it keeps the rows behind the last that are missing, in arrays of the part's own. Native ones
+// before coded ones are coded: a run has one form.
+func (p Spec) join(s *mlx.Scope, sections []section, kernels bool) (out part, err error) {
+	total, first, coded := 0, 0, false // first: the section from which on the part has rows
+	for i, c := range sections {
+		if total += c.tokens; c.missing() > 0 {
+			out.lost, first = total-c.tokens+c.missing(), i
+		}
+		coded = coded || (!c.none() && c.form == codedForm)
+	}
+	if out.lost == total {
+		return part{}, nil
+	}
+	if coded {
+		out.form = codedForm
+	}
+	for i, code := range p.codes(coded) {
+		var parts []*mlx.Array
+		for _, c := range sections[first:] {
+			if from := c.from + c.missing() - c.lost; c.missing() < c.tokens {
+				a := c.rows(s, i, from, from+c.tokens-c.missing())
+				if coded && c.form == nativeForm {
+					a = code.encode(s, a, kernels)
+				}
+				parts = append(parts, a)
+			}
+		}
+		out.arrays = append(out.arrays, s.Keep(s.Concat(2, parts...)))
+	}
+	if err = s.Eval(out.arrays...); err != nil {
+		out.close()
+	}
+	return out, err
+}
