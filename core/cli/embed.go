@@ -28,6 +28,7 @@ func (a *app) embedCommand() *cobra.Command {
 	idsFile := cmd.Flags().String("ids", "", "file of token ids; - reads stdin")
 	instruct := cmd.Flags().String("instruct", "", "what the texts are searched for, put before them in the family's form")
 	dimensions := cmd.Flags().Int("dimensions", 0, "cut the vectors to this many values")
+	lora := cmd.Flags().String("lora", "", loraUsage)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given := cmd.Flags().Changed
@@ -44,6 +45,12 @@ func (a *app) embedCommand() *cobra.Command {
 			return err
 		}
 		q := generate.EmbedRequest{Inputs: inputs, Instruction: *instruct, Dimensions: *dimensions}
+		if given("lora") {
+			if _, err := contract.ParseAdapters(*lora); err != nil {
+				return err
+			}
+			q.Adapter = lora
+		}
 		return a.withModel(cmd.Context(), model, args[0], func(m *loader.Model) error { return a.embed(cmd.Context(), m, q, *asJSON) })
 	}
 	return cmd

@@ -110,7 +110,7 @@ func newRoot(a *app) *cobra.Command {
 	a.bind(root.PersistentFlags(), "log-level", "log_level", "debug, info, warn or error; the log goes to stderr")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		a.runCommand(), a.generateCommand(), a.serveCommand(), a.psCommand(), a.stopCommand(), a.scoreCommand(), a.embedCommand(), a.tokenizeCommand(), a.templateCommand(),
+		a.runCommand(), a.generateCommand(), a.serveCommand(), a.psCommand(), a.stopCommand(), a.adapterCommand(), a.scoreCommand(), a.embedCommand(), a.tokenizeCommand(), a.templateCommand(),
 		a.pullCommand(), a.listCommand(), a.rmCommand(), a.showCommand(), a.familiesCommand(), a.doctorCommand(), a.pluginCommand(), a.configCommand(), a.cacheCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.transcribeCommand())

@@ -19,6 +19,7 @@ type samplingFlags struct {
 	seed                            uint64
 	stop                            []string
 	ignoreEOS                       bool
+	lora                            string
 }
 
 func addSamplingFlags(cmd *cobra.Command) *samplingFlags {
@@ -37,8 +38,12 @@ func addSamplingFlags(cmd *cobra.Command) *samplingFlags {
 	flags.Float64Var(&f.presence, "presence-penalty", 0, "penalty on tokens that occurred")
 	flags.Float64Var(&f.frequency, "frequency-penalty", 0, "penalty on tokens for each time they occurred")
 	flags.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on after the end of the turn")
+	flags.StringVar(&f.lora, "lora", "", loraUsage)
 	return f
 }
+
+// loraUsage describes the flag that chooses among the adapters that the model has.
+const loraUsage = "adapters to answer with, by name: a+b:0.5, or none (default: every --adapter)"
 
 func (f *samplingFlags) settings() generate.Settings {
 	var s generate.Settings
@@ -80,6 +85,9 @@ func (f *samplingFlags) settings() generate.Settings {
 	}
 	if given("ignore-eos") {
 		s.IgnoreEOS = &f.ignoreEOS
+	}
+	if given("lora") {
+		s.Adapter = &f.lora
 	}
 	s.Stop = f.stop
 	return s

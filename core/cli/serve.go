@@ -24,7 +24,7 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve MODEL...", Short: "Serve models over the OpenAI and Anthropic APIs",
 		Long: "Serves POST /v1/chat/completions, /v1/completions and /v1/messages (JSON and server-sent events), GET /v1/models and\n" +
-			"GET /health. Each model has a plugin\n" +
+			"GET /health. Clients choose an adapter by its name in the place of the model's. Each model has a plugin\n" +
 			"process of its own. Listens on loopback; another address needs --api-key or --insecure-no-auth. SIGTERM drains.",
 	}
 	model, flags := a.addModelFlags(cmd), cmd.Flags()
@@ -41,6 +41,8 @@ func (a *app) serveCommand() *cobra.Command {
 	a.bind(flags, "top-k", "serve.top_k", "top_k of requests that name none")
 	a.bind(flags, "min-p", "serve.min_p", "min_p of requests that name none")
 	a.bind(flags, "max-tokens", "serve.max_tokens", "max_tokens of requests that name none")
+	a.bind(flags, "default-adapters", "serve.adapters", "adapters of requests that choose nothing: none, or names such as a+b:0.5 (default: every --adapter)")
+	a.bind(flags, "adapter-dir", "serve.adapter_dir", "folder that clients may load adapters from while models are served; needs --adapter-memory")
 	a.bind(flags, "volatile-headers", "serve.volatile_headers", "drop or keep: lines of system prompts that change with every request and tell the model nothing")
 	a.bind(flags, "thinking", "serve.thinking", "on or off: whether models with a switch reason, in requests that say nothing of it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -66,6 +68,7 @@ func (a *app) serveCommand() *cobra.Command {
 			Host: c.Host, Port: c.Port, APIKey: c.APIKey, AllowedHosts: c.AllowedHosts, InsecureNoAuth: c.InsecureNoAuth,
 			DrainTimeout: c.DrainTimeout, MaxRequestBytes: c.MaxRequestBytes, Lazy: c.Lazy, KeepAlive: c.KeepAlive, StateDir: state, Logger: h.log,
 			Tracer:          tracer,
+			AdapterDir:      c.AdapterDir,
 			VolatileHeaders: c.VolatileHeaders == "keep",
 			Listening:       func(addr net.Addr) { _, _ = fmt.Fprintf(a.Err, "clade: listening on http://%s\n", addr) },
 		}, models)
@@ -82,6 +85,16 @@ func (a *app) serveCommand() *cobra.Command {
 func (a *app) servedModels(ctx context.Context, h *host, f *modelFlags, args []string) ([]serve.Served, error) {
 	c := h.config.Serve
 	defaults := generate.Settings{Temperature: c.Temperature, TopP: c.TopP, TopK: c.TopK, MinP: c.MinP, MaxTokens: c.MaxTokens}
+	adapters, err := f.servedAdapters()
+	if err != nil {
+		return nil, err
+	}
+	if defaults.Adapter, err = defaultAdapters(h.config, adapters); err != nil {
+		return nil, err
+	}
+	if c.AdapterDir != "" && h.config.Model.AdapterMemory == 0 {
+		return nil, contract.Errorf(contract.InvalidArgument, "--adapter-dir", "no memory is set aside for adapters that clients load").WithNext("give --adapter-memory too")
+	}
 	if err := defaults.Check(); err != nil {
 		return nil, err
 	}
@@ -99,7 +112,7 @@ func (a *app) servedModels(ctx context.Context, h *host, f *modelFlags, args []s
 			return nil, err
 		}
 		v := &versions{app: a, host: h, flags: f, path: m.Path, defaults: defaults, thinking: thinking}
-		out = append(out, serve.Served{Name: m.ID, Key: keyOf(h, m.Path, f.wishes(h.config)), Open: v.open, Stale: v.stale, Beside: v.beside})
+		out = append(out, serve.Served{Name: m.ID, Key: keyOf(h, m.Path, f.wishes(h.config)), Open: v.open, Adapters: slices.Clone(adapters), Stale: v.stale, Beside: v.beside})
 	}
 	return out, nil
 }
@@ -118,6 +131,14 @@ func (e engine) Prompt(c chat.Conversation) (generate.Prompt, error) {
 
 func (e engine) Generate(ctx context.Context, p generate.Prompt, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
 	return e.GenerateLayers(ctx, p, generate.Layers{Request: request, Server: e.defaults}, emit)
+}
+
+// Embed implements serve.Engine.
+func (e engine) Embed(ctx context.Context, q generate.EmbedRequest) (generate.Embeddings, error) {
+	if q.Adapter == nil {
+		q.Adapter = e.defaults.Adapter
+	}
+	return e.Model.Embed(ctx, q)
 }
 
 // Plain implements serve.Engine.

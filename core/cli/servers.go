@@ -106,10 +106,14 @@ func (a *app) psCommand() *cobra.Command {
 			return nil
 		}
 		t := newTable(a.Out)
-		t.row("MODEL", "STATE", "DEVICE", "CONTEXT", "PLANNED", "RESIDENT", "REQUESTS", "EXPIRES", "SERVER")
+		t.row("MODEL", "STATE", "DEVICE", "CONTEXT", "PLANNED", "RESIDENT", "REQUESTS", "EXPIRES", "ADAPTERS", "SERVER")
 		for _, r := range all {
+			var adapters []string
+			for _, one := range r.Adapters {
+				adapters = append(adapters, one.ID)
+			}
 			t.row(r.Model, r.State, orDash(r.Device), countOrDash(uint64(r.Context)), bytesOrDash(r.PlannedBytes), bytesOrDash(r.ResidentBytes),
-				fmt.Sprint(r.Requests), expires(r), fmt.Sprintf("%s (pid %d)", r.URL, r.Server))
+				fmt.Sprint(r.Requests), expires(r), joinOr(adapters, "-"), fmt.Sprintf("%s (pid %d)", r.URL, r.Server))
 		}
 		return t.flush()
 	}

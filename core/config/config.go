@@ -97,6 +97,9 @@ type Serve struct {
 	TopK        *uint32
 	MinP        *float64
 	MaxTokens   *uint32
+	// Adapters of requests that choose none; empty: all that the model is opened with. AdapterDir is the folder that clients may load
+	// from; empty: they may not.
+	Adapters, AdapterDir string
 	// VolatileHeaders is drop or keep.
 	VolatileHeaders string
 	// Thinking is on, off, or empty: the family's or the template's choice.

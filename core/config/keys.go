@@ -171,6 +171,14 @@ var keys = []key{
 	},
 	{name: "serve.max_tokens", doc: "max_tokens of requests that name none", set: optional32(func(c *Config) **uint32 { return &c.Serve.MaxTokens })},
 	{
+		name: "serve.adapters", doc: "adapters of requests that choose nothing: none, or names such as a+b:0.5; empty: all that the model is opened with",
+		set: text(func(c *Config) *string { return &c.Serve.Adapters }),
+	},
+	{
+		name: "serve.adapter_dir", doc: "folder that clients may load adapters from (POST /v1/load_lora_adapter); empty: clients may load and unload none",
+		set: path(func(c *Config) *string { return &c.Serve.AdapterDir }),
+	},
+	{
 		name: "serve.volatile_headers", def: "drop", doc: "drop or keep: lines of system prompts that clients write for others than the model and that change with every request",
 		set: oneOf(func(c *Config) *string { return &c.Serve.VolatileHeaders }, "drop", "keep"),
 	},

@@ -13,6 +13,8 @@ type EmbedRequest struct {
 	Instruction string
 	// Dimensions cuts the vectors to so many values, of length 1 again; 0 leaves them whole.
 	Dimensions int
+	// Adapter chooses adapters as Settings.Adapter does.
+	Adapter *string
 }
 
 // Embeddings are the vectors of a request in its order, each of length 1.

@@ -160,7 +160,7 @@ func (s Settings) Check() error {
 	}
 	if s.Adapter != nil {
 		if _, err := contract.ParseAdapters(*s.Adapter); err != nil {
-			return contract.Errorf(contract.InvalidArgument, "adapters", "%w", err)
+			return contract.Errorf(contract.InvalidArgument, "lora", "%w", err)
 		}
 	}
 	return s.Constraint.check()
@@ -213,7 +213,7 @@ var options = append(constraintOptions(), []option{
 		func(s Settings, g *cladev1.GenerateStart) { g.Speculation = &cladev1.Speculation{Depth: s.DraftDepth} }, func(s *Settings) { s.DraftDepth = nil },
 	},
 	{
-		"adapter", "adapters", func(s Settings) bool { return s.Adapter != nil },
+		"adapter", "lora", func(s Settings) bool { return s.Adapter != nil },
 		func(s Settings, g *cladev1.GenerateStart) { g.Adapter = s.Adapter }, func(s *Settings) { s.Adapter = nil },
 	},
 	{

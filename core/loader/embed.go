@@ -27,6 +27,11 @@ func (m *Model) Embed(ctx context.Context, q generate.EmbedRequest) (generate.Em
 	if err := checkEmbed(e, q); err != nil {
 		return generate.Embeddings{}, err
 	}
+	adaptersDone, err := m.chooseToEmbed(ctx, &q)
+	if err != nil {
+		return generate.Embeddings{}, err
+	}
+	defer adaptersDone()
 	inputs := make([][]int32, len(q.Inputs))
 	out := generate.Embeddings{Vectors: make([][]float32, len(inputs))}
 	for i, in := range q.Inputs {
@@ -41,7 +46,7 @@ func (m *Model) Embed(ctx context.Context, q generate.EmbedRequest) (generate.Em
 	g.SetLimit(max(1, int(m.Planned().Composition.Proto.GetRows())))
 	for i, ids := range inputs {
 		g.Go(func() (err error) {
-			if out.Vectors[i], err = m.embed(ctx, ids); err == nil {
+			if out.Vectors[i], err = m.embed(ctx, ids, q.Adapter); err == nil {
 				out.Vectors[i], err = cut(out.Vectors[i], q.Dimensions)
 			}
 			return err
@@ -51,6 +56,23 @@ func (m *Model) Embed(ctx context.Context, q generate.EmbedRequest) (generate.Em
 		return generate.Embeddings{}, err
 	}
 	return out, nil
+}
+
+// chooseToEmbed holds the request's choice of adapters to what the model has. The result ends their use.
+func (m *Model) chooseToEmbed(ctx context.Context, q *generate.EmbedRequest) (func(), error) {
+	if q.Adapter == nil {
+		return func() {}, nil
+	}
+	if _, err := m.alive(ctx); err != nil { // its options decide what may be asked
+		return nil, err
+	}
+	if err := m.canAdapt(); err != nil {
+		if *q.Adapter == contract.NoAdapter {
+			q.Adapter, err = nil, nil
+		}
+		return func() {}, err
+	}
+	return m.useAdapters(q.Adapter)
 }
 
 // Embeds is nil when the family gives embeddings; else it names families that do.
@@ -114,7 +136,7 @@ func (m *Model) embedIDs(e *family.Embedding, in generate.EmbedInput, instructio
 }
 
 // embed runs one input. A process that dies meanwhile is followed by another, once: the input starts again in it.
-func (m *Model) embed(ctx context.Context, ids []int32) ([]float32, error) {
+func (m *Model) embed(ctx context.Context, ids []int32, adapter *string) ([]float32, error) {
 	release, err := m.admitRequest(ctx)
 	if err != nil {
 		return nil, err
@@ -125,7 +147,7 @@ func (m *Model) embed(ctx context.Context, ids []int32) ([]float32, error) {
 		if err != nil {
 			return nil, err
 		}
-		start := &cladev1.EmbedStart{}
+		start := &cladev1.EmbedStart{Adapter: adapter}
 		if m.honours(embedOption) {
 			start.Normalize = new(true)
 		}

@@ -41,6 +41,11 @@ func (m *Model) GenerateLayers(ctx context.Context, p generate.Prompt, layers ge
 	if len(settings.Stop) > 0 && m.text.err != nil {
 		return generate.Result{}, m.text.err
 	}
+	adaptersDone, err := m.useAdapters(settings.Adapter)
+	if err != nil {
+		return generate.Result{}, err
+	}
+	defer adaptersDone()
 	if settings.MaxTokens != nil {
 		room = min(room, *settings.MaxTokens)
 	}

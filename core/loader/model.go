@@ -39,8 +39,8 @@ type Model struct {
 	declared map[string]bool
 	counted  bool // the present process's death was told to the breaker
 	closed   bool
-	loaded   []loaded          // after the opening
-	digests  map[string]string // of adapters, by id
+	loaded   []*loaded         // after the opening
+	digests  map[string]string // of adapters that go with the model, by id
 }
 
 func newModel(p *Planned, facts *cladev1.ModelFacts, t *text) (*Model, error) {

@@ -46,7 +46,7 @@ func (s *Server) Running() []admin.Running {
 	out := make([]admin.Running, 0, len(s.registry.models))
 	for _, m := range s.registry.models {
 		card := m.card()
-		r := admin.Running{Model: m.name, State: card.State, Device: card.Device, Context: card.Context, Server: os.Getpid()}
+		r := admin.Running{Adapters: adminAdapters(m.adapters()), Model: m.name, State: card.State, Device: card.Device, Context: card.Context, Server: os.Getpid()}
 		m.mu.Lock()
 		e := m.engine
 		r.Requests = m.leases
@@ -59,6 +59,13 @@ func (s *Server) Running() []admin.Running {
 			r.ResidentBytes = machine.Resident(r.Pid)
 		}
 		out = append(out, r)
+	}
+	return out
+}
+
+func adminAdapters(list []Adapter) (out []admin.Adapter) {
+	for _, a := range list {
+		out = append(out, admin.Adapter{ID: a.ID, Path: a.Path, Scale: a.Scale, Given: a.Given})
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,6 +48,9 @@ type fakeEngine struct {
 	conversation chat.Conversation
 	choices      []*uint32
 	prompt       generate.Prompt
+	adapters     []Adapter
+	loadErr      error
+	unloading    chan struct{}    // when set, unloading waits here
 	deltas       []generate.Delta // emitted in the place of words, when set
 	embedded     generate.EmbedRequest
 }
@@ -109,6 +113,33 @@ func (f *fakeEngine) Stats(context.Context) (*cladev1.StatsResponse, error) {
 		FailedEvaluations: 1, PromptTokens: 900, PrefixCachedTokens: 100, PrefillNs: 2e9, GeneratedTokens: 200, DecodeNs: 4e9,
 	}, nil
 }
+
+func (f *fakeEngine) Adapters() []Adapter {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.adapters)
+}
+
+func (f *fakeEngine) LoadAdapter(_ context.Context, a Adapter) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.loadErr != nil {
+		return f.loadErr
+	}
+	f.adapters = append(f.adapters, a)
+	return nil
+}
+
+func (f *fakeEngine) UnloadAdapter(_ context.Context, id string) error {
+	f.mu.Lock()
+	f.adapters = slices.DeleteFunc(f.adapters, func(a Adapter) bool { return a.ID == id })
+	f.mu.Unlock()
+	if f.unloading != nil {
+		<-f.unloading
+	}
+	return nil
+}
+
 func (f *fakeEngine) Plain() admin.Model   { return f }
 func (f *fakeEngine) PlannedBytes() uint64 { return f.bytes }
 func (f *fakeEngine) Pid() int             { return 1 }

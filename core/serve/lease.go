@@ -104,7 +104,7 @@ func (r *registry) openLeased(m *served) (Engine, func(), error) {
 		m.setErr(err)
 		return nil, nil, err
 	}
-	t := r.begin(m, e, 1)
+	t := r.install(m, e, 1)
 	r.divide()
 	return e, func() { m.release(t) }, nil
 }

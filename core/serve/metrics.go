@@ -38,11 +38,14 @@ type meter struct {
 	verbatim bool
 	tracer   *trace.Tracer // nil: no collector
 
+	served   []*served
+	adapters map[string]*adapterLoad // by model
+
 	scraping sync.Mutex                        // held while metrics are written
 	stats    map[string]*cladev1.StatsResponse // by model, of this scrape
 }
 
-func newMeter() *meter { return &meter{set: metrics.NewSet()} }
+func newMeter() *meter { return &meter{set: metrics.NewSet(), adapters: map[string]*adapterLoad{}} }
 
 // ask asks the model's engine once a scrape; nil when it has none or does not answer, and clade:up says why.
 func (m *meter) ask(s *served) *cladev1.StatsResponse {
@@ -70,6 +73,7 @@ func name(metric, model string, labels ...string) string {
 
 // watch makes the gauges of a model, which ask its present engine when they are read.
 func (m *meter) watch(s *served) {
+	m.served, m.adapters[s.name] = append(m.served, s), newAdapterLoad()
 	load := func(pick func(running, waiting int) int) func() float64 {
 		return func() float64 {
 			e := s.current()
@@ -152,6 +156,8 @@ func (m measured) Prompt(c chat.Conversation) (generate.Prompt, error) {
 func (m measured) Generate(ctx context.Context, p generate.Prompt, request generate.Settings, emit func(generate.Delta) error) (generate.Result, error) {
 	begun := time.Now()
 	var last time.Time
+	started, ended := m.meter.adapters[m.name].begin(request.Adapter)
+	defer ended()
 	first := m.histogram("vllm:time_to_first_token_seconds", firstTokenBounds)
 	between := m.histogram("vllm:inter_token_latency_seconds", betweenBounds)
 	result, err := m.Model.Generate(ctx, p, request, func(d generate.Delta) error {
@@ -159,6 +165,7 @@ func (m measured) Generate(ctx context.Context, p generate.Prompt, request gener
 		if n := len(d.IDs); n > 0 {
 			if last.IsZero() {
 				first.Update(now.Sub(begun).Seconds())
+				started()
 			} else {
 				for range n {
 					between.Update(now.Sub(last).Seconds() / float64(n))
@@ -169,9 +176,9 @@ func (m measured) Generate(ctx context.Context, p generate.Prompt, request gener
 		}
 		return emit(d)
 	})
-	ended := time.Now()
-	m.histogram("vllm:e2e_request_latency_seconds", requestBounds).Update(ended.Sub(begun).Seconds())
-	m.meter.tracer.Record(ctx, traced(m.name, begun, ended, result, err))
+	over := time.Now()
+	m.histogram("vllm:e2e_request_latency_seconds", requestBounds).Update(over.Sub(begun).Seconds())
+	m.meter.tracer.Record(ctx, traced(m.name, begun, over, result, err))
 	if err != nil {
 		reason := "error"
 		if contract.KindOf(err) == contract.Cancelled {
@@ -237,6 +244,9 @@ func (m *meter) write(w io.Writer) {
 	defer m.scraping.Unlock()
 	m.stats = map[string]*cladev1.StatsResponse{}
 	m.set.WritePrometheus(w)
+	for _, s := range m.served {
+		m.adapters[s.name].write(w, s.name, len(s.adapters()))
+	}
 }
 
 // metrics writes everything in the Prometheus text format.

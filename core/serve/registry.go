@@ -34,6 +34,12 @@ type Engine interface {
 	Stats(ctx context.Context) (*cladev1.StatsResponse, error)
 	// Tune sets its share of the machine's threads.
 	Tune(ctx context.Context, threads int) error
+	// Adapters are those that requests may choose, in the order of loading.
+	Adapters() []Adapter
+	// LoadAdapter loads one whole or changes nothing. UnloadAdapter takes one away from new requests at once and returns when its
+	// memory is free.
+	LoadAdapter(ctx context.Context, a Adapter) error
+	UnloadAdapter(ctx context.Context, id string) error
 	// Down is closed when the present process has ended.
 	Down() <-chan struct{}
 	// Ready starts a new process if there is none, with the engine's own back-off; nil: it can generate.
@@ -47,6 +53,8 @@ type Served struct {
 	// Key names what it is opened as: the same model with the same wishes.
 	Key  string
 	Open func(ctx context.Context) (Engine, error)
+	// Adapters that it is opened with.
+	Adapters []Adapter
 	// Stale says that an opening now would use another version of the plugin than e does, unless that one failed already; nil:
 	// never. It is asked often.
 	Stale func(e Engine) bool
@@ -83,12 +91,17 @@ type served struct {
 	stale     func(e Engine) bool
 	beside    func(ctx context.Context, e Engine) (Engine, error)
 
-	opening sync.Mutex // held while opening and while closing
-	mu      sync.Mutex // guards what follows
-	*tenure            // the present engine's; never nil
-	err     error
-	used    time.Time // when the last lease ended, or it was opened
-	waiting int       // requests that wait for an opening
+	given []Adapter // what it is opened with
+
+	opening  sync.Mutex // held while opening and while closing
+	adapting sync.Mutex // held while the adapters of the present engine change, and while it becomes that; inside opening
+	mu       sync.Mutex // guards what follows
+	*tenure             // the present engine's; never nil
+	err      error
+	added    []Adapter       // loaded while it is served
+	had      map[string]bool // names of adapters that were loaded at some time
+	used     time.Time       // when the last lease ended, or it was opened
+	waiting  int             // requests that wait for an opening
 	// stopping refuses leases of the present engine: who wants one waits for the next.
 	stopping bool
 	released chan struct{} // tells the watcher that a lease ended
@@ -112,11 +125,19 @@ func newRegistry(models []Served, keepAlive time.Duration, cores int, log *slog.
 		if r.find(m.Name) != nil {
 			return nil, contract.Errorf(contract.InvalidArgument, m.Name, "is named twice")
 		}
+		for i := range m.Adapters {
+			m.Adapters[i].Given = true
+		}
 		r.models = append(r.models, &served{
-			name: m.Name, key: m.Key, open: m.Open, stale: m.Stale, beside: m.Beside, created: now, released: make(chan struct{}, 1), tenure: &tenure{},
+			name: m.Name, key: m.Key, open: m.Open, stale: m.Stale, beside: m.Beside, given: m.Adapters, had: map[string]bool{}, created: now, released: make(chan struct{}, 1), tenure: &tenure{},
 		})
 	}
 	for _, m := range r.models {
+		for _, a := range m.given {
+			if r.find(a.ID) != nil {
+				return nil, contract.Errorf(contract.InvalidArgument, "adapter", "%s is the name of a served model too", a.ID).WithNext("give it a name: NAME=FOLDER")
+			}
+		}
 		r.meter.watch(m)
 	}
 	r.start(context.Background())
@@ -178,14 +199,18 @@ func (r *registry) pick(name string) (*served, error) {
 	case 1:
 		return hits[0], nil
 	case 0:
-		return nil, contract.Errorf(contract.NotFound, name, "no such model is served").WithNext("GET /v1/models lists them")
+		return nil, r.unknown(name)
 	}
 	return nil, contract.Errorf(contract.InvalidArgument, "model", "%s matches %s and %s", name, hits[0].name, hits[1].name)
 }
 
+func (r *registry) unknown(name string) error {
+	return contract.Errorf(contract.NotFound, name, "no such model is served; there are %s", openai.Names(r.List())).WithNext("GET /v1/models lists them")
+}
+
 // Get implements openai.Models.
 func (r *registry) Get(ctx context.Context, name string) (openai.Model, openai.Card, func(), error) {
-	m, err := r.pick(name)
+	m, adapter, err := r.chosen(name)
 	if err != nil {
 		return nil, openai.Card{}, nil, err
 	}
@@ -193,14 +218,18 @@ func (r *registry) Get(ctx context.Context, name string) (openai.Model, openai.C
 	if err != nil {
 		return nil, openai.Card{}, nil, err
 	}
-	return r.meter.model(m.name, engine), m.card(), release, nil
+	model, card := r.meter.model(m.name, engine), m.card()
+	if adapter != "" {
+		model, card = adapted{model, adapter}, adapterCard(card, adapter)
+	}
+	return model, card, release, nil
 }
 
 // List implements openai.Models.
 func (r *registry) List() []openai.Card {
 	out := make([]openai.Card, 0, len(r.models))
 	for _, m := range r.models {
-		out = append(out, m.card())
+		out = append(out, m.cards()...)
 	}
 	return out
 }

@@ -6,6 +6,9 @@
 //   - The Host header must be an IP literal, localhost, this machine's name or an allowed host: a web page whose name was
 //     rebound to this address is refused. A browser's cross-origin request that could change something is refused.
 //
+// Adapters of a model are loaded and unloaded while it is served: by this user's own command line (admin), and by clients where
+// AdapterDir says from which folder. A model that is opened anew gets them again (adapters.go).
+//
 // Its life: New, Run (opens the models unless lazy, then listens), and when Run's context ends: health says draining,
 // new requests are refused as unavailable, running ones get the drain time, then their contexts end, then the models close.
 //
@@ -45,6 +48,8 @@ type Options struct {
 	KeepAlive time.Duration
 	// VolatileHeaders leaves lines of system prompts in that change with every request.
 	VolatileHeaders bool
+	// AdapterDir is the folder that clients may load adapters from; empty: they may load none.
+	AdapterDir string
 	// StateDir is where the command line looks for running servers; empty: nowhere.
 	StateDir string
 	// Cores are divided over the open models; zero: the machine's.
@@ -101,6 +106,9 @@ func New(o Options, models []Served) (*Server, error) {
 		return nil, err
 	}
 	reg.meter.verbatim, reg.meter.tracer = o.VolatileHeaders, o.Tracer
+	if o.Tracer != nil {
+		reg.meter.set.NewGauge("clade:trace_spans_dropped_total", func() float64 { return float64(o.Tracer.Dropped()) })
+	}
 	s := &Server{o: o, bodyTime: bodyTimeout, registry: reg}
 	if o.StateDir != "" {
 		s.token = admin.NewToken()
@@ -113,6 +121,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	openai.New(s.registry).Register(mux)
 	anthropic.New(s.registry).Register(mux)
+	s.registerAdapters(mux)
 	mux.Handle(admin.Prefix, admin.New(s, s.token))
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("GET /metrics", s.registry.metrics)

@@ -42,7 +42,7 @@ func (r *registry) upgrade(m *served, t *tenure) {
 	next, err := m.beside(r.ctx, t.engine)
 	switch {
 	case err == nil:
-		r.begin(m, next, 0)
+		r.install(m, next, 0)
 		r.log.Info("plugin updated; the version before ends with its requests", "model", m.name, "plugin", next.Card().Plugin)
 		r.wg.Go(func() { r.retire(m, t) })
 		t.unwatch()

@@ -42,6 +42,8 @@ type Running struct {
 	PlannedBytes  uint64 `json:"planned_bytes,omitempty"`
 	ResidentBytes uint64 `json:"resident_bytes,omitempty"`
 	Pid           int    `json:"pid,omitempty"`
+	// Adapters that requests may choose.
+	Adapters []Adapter `json:"adapters,omitempty"`
 	// Requests that use it now.
 	Requests int `json:"requests"`
 	// ExpiresIn is the seconds until it is unloaded if nobody uses it; absent while it is in use and when it stays.
@@ -51,12 +53,25 @@ type Running struct {
 	URL    string `json:"url"`
 }
 
+// Adapter is one of a model.
+type Adapter struct {
+	ID    string   `json:"id"`
+	Path  string   `json:"path"`
+	Scale *float64 `json:"scale,omitempty"` // absent: 1
+	// Given: the model was opened with it.
+	Given bool `json:"opened_with_model,omitempty"`
+}
+
 // Host is the server behind the endpoints.
 type Host interface {
 	// Running lists every served model.
 	Running() []Running
 	// Stop unloads a model when its requests have ended, and says whether it was open. NotFound: none of that name is served.
 	Stop(ctx context.Context, name string) (stopped string, open bool, err error)
+	// LoadAdapter loads an adapter whole, or changes nothing; an empty model is the only one.
+	LoadAdapter(ctx context.Context, model string, a Adapter) error
+	// UnloadAdapter takes an adapter away from new requests at once, and returns when the last that has it has ended.
+	UnloadAdapter(ctx context.Context, model, id string) error
 	// Borrow leases an open model by its key. NotFound: none is open.
 	Borrow(key string) (Model, func(), error)
 }
@@ -66,6 +81,8 @@ const (
 	Prefix       = "/admin/v1/"
 	pathModels   = Prefix + "models"
 	pathStop     = Prefix + "stop"
+	pathLoad     = Prefix + "adapters/load"
+	pathUnload   = Prefix + "adapters/unload"
 	pathHas      = Prefix + "has"
 	pathIDs      = Prefix + "ids"
 	pathGenerate = Prefix + "generate"
@@ -77,6 +94,8 @@ func New(host Host, token string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathModels, a.models)
 	mux.HandleFunc("POST "+pathStop, a.stop)
+	mux.HandleFunc("POST "+pathLoad, a.load)
+	mux.HandleFunc("POST "+pathUnload, a.unload)
 	mux.HandleFunc("POST "+pathHas, a.has)
 	mux.HandleFunc("POST "+pathIDs, a.ids)
 	mux.HandleFunc("POST "+pathGenerate, a.generate)
@@ -117,6 +136,12 @@ type stopResponse struct {
 	Open  bool   `json:"open"`
 }
 
+// adapterRequest is of an adapter of a model; empty: the only one, or the one that has it.
+type adapterRequest struct {
+	Model   string  `json:"model"`
+	Adapter Adapter `json:"adapter"`
+}
+
 type hasResponse struct {
 	HasTemplate bool `json:"has_template"`
 }
@@ -144,6 +169,20 @@ func (a *api) stop(w http.ResponseWriter, r *http.Request) {
 	}
 	name, open, err := a.host.Stop(r.Context(), q.Model)
 	answer(w, stopResponse{name, open}, err)
+}
+
+func (a *api) load(w http.ResponseWriter, r *http.Request) {
+	var q adapterRequest
+	if read(w, r, &q) {
+		answer(w, struct{}{}, a.host.LoadAdapter(r.Context(), q.Model, q.Adapter))
+	}
+}
+
+func (a *api) unload(w http.ResponseWriter, r *http.Request) {
+	var q adapterRequest
+	if read(w, r, &q) {
+		answer(w, struct{}{}, a.host.UnloadAdapter(r.Context(), q.Model, q.Adapter.ID))
+	}
 }
 
 func (a *api) has(w http.ResponseWriter, r *http.Request) {

@@ -57,6 +57,16 @@ func (c *Client) Stop(ctx context.Context, name string) (model string, open bool
 	return out.Model, out.Open, err
 }
 
+// LoadAdapter loads an adapter into a model of the server; an empty model is its only one.
+func (c *Client) LoadAdapter(ctx context.Context, model string, a Adapter) error {
+	return c.call(ctx, http.MethodPost, pathLoad, adapterRequest{model, a}, &struct{}{})
+}
+
+// UnloadAdapter takes an adapter away, and returns when the last request that has it has ended.
+func (c *Client) UnloadAdapter(ctx context.Context, model, id string) error {
+	return c.call(ctx, http.MethodPost, pathUnload, adapterRequest{model, Adapter{ID: id}}, &struct{}{})
+}
+
 // Borrow is the server's open model of that key; NotFound when it has none.
 func (c *Client) Borrow(ctx context.Context, key string) (Model, error) {
 	within, cancel := context.WithTimeout(ctx, connectTimeout)

@@ -31,6 +31,7 @@ type body struct {
 	OutputConfig  *outputConfig   `json:"output_config"`
 	Metadata      json.RawMessage `json:"metadata"`
 	ServiceTier   string          `json:"service_tier"`
+	LoRA          json.RawMessage `json:"lora"`
 }
 
 type message struct {
@@ -126,6 +127,12 @@ func read(raw []byte, counting bool) (*request, error) {
 		return nil, bad(contract.InvalidArgument, "messages", "want at least one message")
 	case b.ServiceTier != "" && b.ServiceTier != "auto" && b.ServiceTier != "standard_only":
 		return nil, bad(contract.UnsupportedOption, "service_tier", "%q is not supported", b.ServiceTier)
+	}
+	if len(b.LoRA) > 0 && string(b.LoRA) != "null" {
+		var err error
+		if q.settings.Adapter, err = openai.ReadAdapters("lora", b.LoRA); err != nil {
+			return nil, err
+		}
 	}
 	if err := q.readMessages(b); err != nil {
 		return nil, err

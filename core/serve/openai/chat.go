@@ -93,7 +93,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 func (a *API) model(ctx context.Context, name string) (Model, Card, func(), error) {
 	m, card, release, err := a.models.Get(ctx, name)
 	if err != nil && contract.KindOf(err) == contract.NotFound && !hasCard(a.models.List(), name) {
-		err = modelNotFound(name)
+		err = modelNotFound(name, a.models.List())
 	}
 	return m, card, release, err
 }

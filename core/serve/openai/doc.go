@@ -4,7 +4,8 @@
 // ask for nothing that changes an answer: user, metadata, safety_identifier, prompt_cache_key, store: false,
 // service_tier: auto|default, modalities: ["text"], response_format: {type: text}, and null for every
 // known field. Beyond OpenAI's own: top_k, min_p, typical_p, xtc_probability, xtc_threshold, priority (lower is sooner, as in
-// vLLM), speculative.n_max (most tokens drafted at once, 0 for none, as in llama.cpp's server), repetition_penalty, min_tokens, ignore_eos, chat_template_kwargs, documents, and vLLM's structured_outputs and
+// vLLM), speculative.n_max (most tokens drafted at once, 0 for none, as in llama.cpp's server), lora (adapters by name: a list of {id, scale}, or a text such as "a+b:0.5" or "none"; an adapter's name may also stand in the place of
+// the model's), repetition_penalty, min_tokens, ignore_eos, chat_template_kwargs, documents, and vLLM's structured_outputs and
 // guided_* (constraint.go).
 // The role developer is the system's, as OpenAI defines it.
 //

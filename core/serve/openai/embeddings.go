@@ -28,7 +28,11 @@ var embedFields = map[string]func(q *embedRequest, name string, raw json.RawMess
 	"model":       func(q *embedRequest, name string, raw json.RawMessage) error { return text(&q.model, name, raw) },
 	"instruction": func(q *embedRequest, name string, raw json.RawMessage) error { return text(&q.Instruction, name, raw) },
 	"input":       readInputs,
-	"user":        func(*embedRequest, string, json.RawMessage) error { return nil },
+	loraField: func(q *embedRequest, name string, raw json.RawMessage) (err error) {
+		q.Adapter, err = ReadAdapters(name, raw)
+		return err
+	},
+	"user": func(*embedRequest, string, json.RawMessage) error { return nil },
 	"encoding_format": func(q *embedRequest, name string, raw json.RawMessage) error {
 		var format string
 		if err := text(&format, name, raw); err != nil {

@@ -30,8 +30,24 @@ func badField(kind contract.Kind, param, format string, args ...any) error {
 	return &paramError{param: param, err: contract.Errorf(kind, param, format, args...)}
 }
 
-func modelNotFound(id string) error {
-	return &paramError{param: "model", err: contract.Errorf(contract.NotFound, id, "no such model is served").WithNext("GET /v1/models lists them")}
+// maxNamed is how many names a refusal lists.
+const maxNamed = 16
+
+func modelNotFound(id string, cards []Card) error {
+	err := contract.Errorf(contract.NotFound, id, "no such model is served; there are %s", Names(cards)).WithNext("GET /v1/models lists them")
+	return &paramError{param: "model", err: err}
+}
+
+// Names lists models and adapters for a refusal.
+func Names(cards []Card) string {
+	var out []string
+	for _, c := range cards[:min(len(cards), maxNamed)] {
+		out = append(out, c.ID)
+	}
+	if len(cards) > maxNamed {
+		out = append(out, "and more")
+	}
+	return strings.Join(out, ", ")
 }
 
 // typeOf is OpenAI's type of an error: what kind of fault it is.

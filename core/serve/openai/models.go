@@ -22,19 +22,21 @@ type Model interface {
 
 // Models are the served models.
 type Models interface {
-	// List names every served model, open or not, in the order they were named.
+	// List names every served model, open or not, in the order they were named, each followed by its adapters.
 	List() []Card
-	// Get is the model a request names, opened if it was not, and what ends its use. An empty name is the only model, if there
+	// Get is the model a request names, opened if it was not, and what ends its use. The name of an adapter is its model with it. An empty name is the only model, if there
 	// is one. Errors: NotFound, or why it cannot be opened.
 	Get(ctx context.Context, name string) (model Model, card Card, release func(), err error)
 }
 
-// Card is one entry of GET /v1/models: OpenAI's fields, then what clade knows of it.
+// Card is one entry of GET /v1/models, a model or an adapter of one: OpenAI's fields, then what clade knows of it.
 type Card struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
+	// Parent is the model that an adapter changes; empty for a model.
+	Parent string `json:"parent,omitempty"`
 	// State is absent, starting, ready, busy, draining or dead.
 	State        string   `json:"state"`
 	Family       string   `json:"family,omitempty"`
@@ -64,5 +66,5 @@ func (a *API) getModel(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	WriteError(w, modelNotFound(id))
+	WriteError(w, modelNotFound(id, a.models.List()))
 }

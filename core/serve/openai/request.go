@@ -53,6 +53,7 @@ var fields = map[string]field{
 	"xtc_probability":       pointer(func(q *chatRequest) **float64 { return &q.settings.XTCProbability }, "a number"),
 	"xtc_threshold":         pointer(func(q *chatRequest) **float64 { return &q.settings.XTCThreshold }, "a number"),
 	"speculative.n_max":     pointer(func(q *chatRequest) **uint32 { return &q.settings.DraftDepth }, "a whole number, 0 for no drafts"),
+	loraField:               readLoRA,
 	"priority":              pointer(func(q *chatRequest) **int32 { return &q.settings.Priority }, "a whole number"),
 	"min_tokens":            pointer(func(q *chatRequest) **uint32 { return &q.settings.MinTokens }, "a whole number"),
 	"ignore_eos":            pointer(func(q *chatRequest) **bool { return &q.settings.IgnoreEOS }, "true or false"),
