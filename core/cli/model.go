@@ -24,7 +24,7 @@ type modelFlags struct {
 	requireGraph bool
 	// profile and plugin are paths; fingerprint is none, or an artifact's.
 	profile, fingerprint, implementation, plugin string
-	// draft is ngram, mtp or a model; adapters are folders.
+	// draft is a word that loader.OwnDraft knows, or a model; adapters are folders.
 	draft              string
 	draftDepth         uint32
 	adapters, programs []string
@@ -56,7 +56,7 @@ func (a *app) addModelFlags(cmd *cobra.Command) *modelFlags {
 	flags.StringVar(&f.fingerprint, "artifact-fingerprint", "", "what the artifact is (hf:ORG/NAME@revision), or none")
 	flags.StringVar(&f.implementation, "implementation", "", "ID of a registered implementation to use")
 	flags.StringVar(&f.plugin, "plugin", "", "PATH of a plugin of your own, with --graph; needs no family and no profile")
-	flags.StringVar(&f.draft, "draft", "", "MODEL that drafts tokens for this one, a drafter or head made for it, or ngram or mtp, which need none")
+	flags.StringVar(&f.draft, "draft", "", "MODEL that drafts tokens for this one, a drafter or head made for it; or mtp (the model's own head), ngram, or auto (either)")
 	flags.Uint32Var(&f.draftDepth, "draft-depth", 0, "most tokens drafted at once (0: the default)")
 	flags.StringArrayVar(&f.adapters, "adapter", nil, "[NAME=]FOLDER[:SCALE] of an adapter to load with the model; may be repeated")
 	flags.StringArrayVar(&f.programs, "program", nil, "auxiliary program of the graph to use where it can run; may be repeated")

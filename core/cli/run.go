@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,7 @@ func (a *app) runCommand() *cobra.Command {
 	model, sampling := a.addModelFlags(cmd), addSamplingFlags(cmd)
 	thinking := addThinkingFlags(cmd)
 	system := cmd.Flags().String("system", "", "system message")
+	stats := cmd.Flags().Bool("stats", false, "say after each answer what it took: tokens, times, drafts")
 	grammar := addConstraintFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s := sampling.settings()
@@ -46,7 +48,7 @@ func (a *app) runCommand() *cobra.Command {
 			return err
 		}
 		return a.withTalker(cmd.Context(), model, args[0], func(m admin.Model) error {
-			c := &conversation{app: a, model: m, settings: s, system: *system, base: base}
+			c := &conversation{app: a, model: m, settings: s, system: *system, base: base, stats: *stats}
 			c.clear()
 			if chatting {
 				return c.loop(cmd.Context())
@@ -85,6 +87,7 @@ type conversation struct {
 	system   string
 	base     chat.Conversation // how the model is to reason
 	messages []map[string]any
+	stats    bool // say what an answer took
 	told     bool // the notes of the settings were printed
 	thinking bool // reasoning is shown, and the answer has not begun
 }
@@ -126,12 +129,35 @@ func (c *conversation) answer(ctx context.Context, prompt string) error {
 			}
 		}
 	}
+	if c.stats {
+		c.app.note("%s", took(r.Usage))
+	}
 	answer := map[string]any{"role": "assistant", "content": r.Text}
 	if r.Reasoning != "" {
 		answer["reasoning_content"] = r.Reasoning
 	}
 	c.messages = append(asked, answer)
 	return nil
+}
+
+// took says what an answer took.
+func took(u generate.Usage) string {
+	rate := func(tokens uint32, took time.Duration) string {
+		text := fmt.Sprintf("%d tokens in %s", tokens, took.Round(10*time.Millisecond))
+		if tokens > 0 && took > 0 {
+			text += fmt.Sprintf(" (%.1f a second)", float64(tokens)/took.Seconds())
+		}
+		return text
+	}
+	text := "prompt " + rate(u.PromptTokens-u.CachedTokens, u.Prefill)
+	if u.CachedTokens > 0 {
+		text += fmt.Sprintf(" and %d kept ones", u.CachedTokens)
+	}
+	text += ", answer " + rate(u.GeneratedTokens, u.Decode)
+	if d := u.Speculation; d != nil {
+		text += fmt.Sprintf(", %d of %d drafted tokens accepted in %d rounds", d.Accepted, d.Drafted, d.Rounds)
+	}
+	return text
 }
 
 // thought shows reasoning where a person watches: beside the answer, never in it.

@@ -83,6 +83,44 @@ func TestADraftIsToldByItsHeadersAndGoesIntoThePlanByRole(t *testing.T) {
 	require.Len(t, p.spec.Artifacts, 1)
 }
 
+// A model's own head is found without a name: in its folder, or by the names of tensors that its family's record gives.
+func TestAModelsOwnHeadIsFound(t *testing.T) {
+	open := func(c tiny.Checkpoint, beside string) *Decision {
+		path, err := c.Write(t.TempDir())
+		require.NoError(t, err)
+		if beside != "" {
+			require.NoError(t, os.MkdirAll(filepath.Join(path, "mtp"), 0o700))
+			put(t, filepath.Join(path, "mtp", "model.safetensors"), 8)
+			require.NoError(t, os.WriteFile(filepath.Join(path, "mtp", "config.json"), []byte(beside), 0o600))
+		}
+		return &Decision{Model: hub.Model{Path: path}}
+	}
+	const head = `{"model_type":"qwen3_5_mtp"}`
+	for name, c := range map[string]struct {
+		model, beside, word, kind string
+	}{
+		"bundled":          {"qwen35-hf-mtp", "", "mtp", "checkpoint-mtp"},
+		"in its folder":    {"qwen35-hf-mtp", head, "mtp", "mtp"},
+		"asked by kind":    {"qwen35-hf-mtp", head, "checkpoint-mtp", "checkpoint-mtp"},
+		"found, bundled":   {"qwen35-mlx-mtp", "", "auto", "checkpoint-mtp"},
+		"found, a folder":  {"qwen35-hf", head, "auto", "mtp"},
+		"none to be found": {"qwen35-hf", "", "auto", "ngram"},
+		"none, but asked":  {"qwen35-hf", "", "mtp", "checkpoint-mtp"}, // the plugin says that there is none
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := open(tiny.Qwen35(c.model)[0], c.beside).Model
+			d, err := hostOf(t, newFake()).DecideWith(m, Choices{Draft: Draft{From: c.word}})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, d.Close()) }()
+			require.Equal(t, c.kind, d.draft.GetKind())
+			require.Equal(t, c.kind == "mtp", d.draft.Dir != nil)
+		})
+	}
+	m := open(tiny.Qwen35("qwen35-hf")[0], `{"model_type":"gemma4_assistant"}`).Model
+	_, err := hostOf(t, newFake()).DecideWith(m, Choices{Draft: Draft{From: "mtp"}})
+	refused(t, err, contract.InvalidArgument, 2, "mtp is no head, but a draft of kind assistant; name it with --draft ")
+}
+
 // A wish for a draft, an adapter or a program is honoured or refused, never left out.
 func TestRefusalsOfWhatGoesWithAModel(t *testing.T) {
 	other := tinyModel(t).Path

@@ -88,6 +88,8 @@ type Record struct {
 	Generation  Generation  `yaml:"generation,omitempty" json:"generation,omitzero"`
 	Template    string      `yaml:"chat_template,omitempty" json:"chat_template,omitempty"`
 	Composition Composition `yaml:"composition,omitempty" json:"composition,omitzero"`
+	// MTPTensors begins the names of a bundled multi-token-prediction head's tensors, which the graph drafts with (checkpoint-mtp).
+	MTPTensors string `yaml:"mtp_tensors,omitempty" json:"mtp_tensors,omitempty"`
 	// Paging says that the graph can keep its full-attention caches in pages.
 	Paging      bool        `yaml:"paging,omitempty" json:"paging,omitempty"`
 	Fingerprint Fingerprint `yaml:"fingerprint" json:"fingerprint"`
