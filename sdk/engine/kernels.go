@@ -26,6 +26,7 @@ func (d *draft) chooseKernels(b *Backend) {
 	if d.kernelPolicy == kernelsFast {
 		names = append(names, kernels.LinearInt8.Name)
 	}
+	names = append(names, d.Weights.Kernels()...)
 	names = append(names, d.cacheKernels(b)...)
 	for _, name := range d.Kernels {
 		if b.library != nil && b.library.Has(name) {

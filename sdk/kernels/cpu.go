@@ -85,9 +85,28 @@ var Experts = Kernel{
 	Fallback: "MLX's argpartition, and its gather_mm over float32 matrices, rows sorted by expert from 64 picks on",
 }
 
+// Trellis is Linear and Embed of matrices of trellis codes: a plan has it where the model has such.
+var Trellis = Kernel{
+	Name: "trellis",
+	Signature: "x [.., in], w [out, in] as trellis codes (QTIP 1MAD, 1 to 8 bits a value, blocks along either axis), decoded inside the product " +
+		"-> [.., out]",
+	Devices:  []string{"cpu"},
+	Fallback: "matrices are arrays, decoded to float32 at load, and MLX multiplies them",
+}
+
+// LinearSplit is Linear with the activations as three digits of 8 bits: written graphs ask for it.
+var LinearSplit = Kernel{
+	Name: "linear-split",
+	Signature: "x [.., in] as 24 bits of the largest of 32 columns at most, w [out, in] affine -> [.., out]; " +
+		"error at most that of float32 sums of |x| times the largest |w| of a row",
+	Devices:  []string{"cpu"},
+	Fallback: "linear",
+}
+
 // CPU is the registry of all of them.
 func CPU() Registry {
-	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches, Sample, Experts, AttendSoftcap)
+	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches, Sample, Experts, AttendSoftcap, Trellis,
+		LinearSplit)
 }
 
 // Tested is the runtime's library with every kernel compared with its fallback once.
@@ -122,7 +141,7 @@ var tests = map[string]func(*mlx.Scope, *mlx.Kernels) error{
 	Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend, LinearInt8.Name: testLinearInt8,
 	AttendRows.Name: testAttendRows, LinearUpdates.Name: testLinearUpdates,
 	AttendCaches.Name: testAttendCaches, Sample.Name: testSample,
-	Experts.Name: testExperts, AttendSoftcap.Name: testAttendSoftcap,
+	Experts.Name: testExperts, AttendSoftcap.Name: testAttendSoftcap, Trellis.Name: testTrellis, LinearSplit.Name: testLinearSplit,
 }
 
 // SelfTest is the result of the comparison at load.

@@ -178,8 +178,9 @@ func (k *Kernels) size(call func(C.int) C.size_t, dtype DType) (int64, error) {
 // Packed is a weight [Rows, Cols] in the kernels' own layout and memory. Close frees it; ops that run keep it alive.
 type Packed struct {
 	Rows, Cols int
-	DType      DType   // of a dense weight
-	Affine     *Affine // of a quantized one, else nil
+	DType      DType    // of a dense weight
+	Affine     *Affine  // of one of affine codes, else nil
+	Trellis    *Trellis // of one of trellis codes, else nil
 	ctx        unsafe.Pointer
 }
 

@@ -36,6 +36,10 @@ typedef struct {
 // Kernels that an older library lacks: whoever calls one has found its name in the list.
 #define CK_LATER(F)                               \
 	F(int, weight_set_int8, (weight, bool))       \
+	F(int, weight_set_split, (weight, bool))      \
+	F(size_t, weight_size_trellis, (int, int, int, int, int, int))          \
+	F(int, weight_new_trellis, (weight *, int, int, int, int, int, int))    \
+	F(int, weight_set_trellis, (weight, int, int, const uint32_t *, const float *)) \
 	F(int, kernels_place, (int))                  \
 	F(int, linear_updates, (mlx_array *, mlx_array, const weight *, int, int, mlx_array, float, mlx_array, const ck_update *, int, \
 	                        mlx_stream))          \
@@ -133,6 +137,27 @@ int ck_set_bias(void *w, const float *bias) { return failed(p_weight_set_bias((w
 int ck_set_int8(void *w, bool on) {
 	LACKS(weight_set_int8)
 	return failed(p_weight_set_int8((weight){w}, on));
+}
+int ck_set_split(void *w, bool on) {
+	LACKS(weight_set_split)
+	return failed(p_weight_set_split((weight){w}, on));
+}
+static size_t lacks_trellis(void) {
+	LACKS(weight_new_trellis)
+	return 0;
+}
+size_t ck_size_trellis(int n, int k, int bits, int block, int state, int axis) {
+	return lacks_trellis() ? 0 : sized(p_weight_size_trellis(n, k, bits, block, state, axis));
+}
+cx_out ck_new_trellis(int n, int k, int bits, int block, int state, int axis) {
+	if (lacks_trellis()) return (cx_out){NULL, 1};
+	weight w = {0};
+	int rc = failed(p_weight_new_trellis(&w, n, k, bits, block, state, axis));
+	return (cx_out){w.ctx, rc};
+}
+int ck_set_trellis(void *w, int row, int count, const uint8_t *words, const uint8_t *scales) {
+	LACKS(weight_set_trellis)
+	return failed(p_weight_set_trellis((weight){w}, row, count, (const uint32_t *)words, (const float *)scales));
 }
 int ck_free(void *w) { return p_weight_free((weight){w}); }
 

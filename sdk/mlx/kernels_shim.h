@@ -44,6 +44,10 @@ int ck_set_dense(void *w, int row, int count, const uint8_t *rows);
 int ck_set_affine(void *w, int row, int count, const uint8_t *codes, const uint8_t *scales, const uint8_t *biases);
 int ck_set_bias(void *w, const float *bias);
 int ck_set_int8(void *w, bool on);
+int ck_set_split(void *w, bool on);
+size_t ck_size_trellis(int n, int k, int bits, int block, int state, int axis);
+cx_out ck_new_trellis(int n, int k, int bits, int block, int state, int axis);
+int ck_set_trellis(void *w, int row, int count, const uint8_t *words, const uint8_t *scales);
 int ck_free(void *w);
 
 cx_out ck_linear(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual, void *stream);

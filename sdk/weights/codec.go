@@ -30,10 +30,11 @@ type codec interface {
 // parts is how many tensors a source reads at most, and how many streams a packed weight has: codes, scales, biases.
 const parts = 3
 
-// packing is a dense weight of dtype or a quantized one.
+// packing is a dense weight of dtype, or one of affine or trellis codes.
 type packing struct {
-	dtype  mlx.DType
-	affine *mlx.Affine
+	dtype   mlx.DType
+	affine  *mlx.Affine
+	trellis *mlx.Trellis
 }
 
 func affinePacking(a quant.Affine, scale mlx.DType) packing {
@@ -42,7 +43,10 @@ func affinePacking(a quant.Affine, scale mlx.DType) packing {
 
 // rowBytes is the size of a row of n values as the kernels take it: values, or codes, scales and biases.
 func (p packing) rowBytes(n int) [parts]int {
-	if p.affine == nil {
+	switch {
+	case p.trellis != nil:
+		return [parts]int{n * p.trellis.Bits / 8, n / p.trellis.Block * mlx.Float32.Size()}
+	case p.affine == nil:
 		return [parts]int{n * p.dtype.Size()}
 	}
 	groups := n / p.affine.Group * p.affine.Scale.Size()

@@ -173,8 +173,7 @@ func (l *loader) pack(src Source, target Target) (*mlx.Packed, error) {
 }
 
 func (l *loader) packAs(src Source, kernels *mlx.Kernels, how packing) (_ *mlx.Packed, err error) {
-	rows, width := src.geometry()
-	out, err := how.reserve(kernels, rows, width)
+	out, err := how.reserve(kernels, int(src.elements())/src.Shape[len(src.Shape)-1], src.Shape[len(src.Shape)-1])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name, err)
 	}
@@ -183,6 +182,7 @@ func (l *loader) packAs(src Source, kernels *mlx.Kernels, how packing) (_ *mlx.P
 			out.Close()
 		}
 	}()
+	rows, width := src.geometry()
 	err = l.pieces(src, rows, width, func(p piece) error {
 		staged := p.bytes
 		if !src.verbatim(how) {
@@ -191,10 +191,14 @@ func (l *loader) packAs(src Source, kernels *mlx.Kernels, how packing) (_ *mlx.P
 				return err
 			}
 		}
-		if how.affine == nil {
-			err = out.SetDense(p.first, p.count, staged[0])
-		} else {
+		switch {
+		case how.trellis != nil:
+			each := src.codec.(trellisCodec).together()
+			err = out.SetTrellis(p.first*each, p.count*each, staged[0], staged[1])
+		case how.affine != nil:
 			err = out.SetAffine(p.first, p.count, staged[0], staged[1], staged[2])
+		default:
+			err = out.SetDense(p.first, p.count, staged[0])
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", src.Name, err)
@@ -228,8 +232,11 @@ func (l *loader) stage(src Source, how packing, p piece) ([parts][]byte, error) 
 		for i, n := range sizes {
 			dst[i] = l.staged[i][at*n : (at+1)*n]
 		}
-		if how.affine != nil {
+		switch {
+		case how.affine != nil:
 			return src.codec.pack(dst, *how.affine, p.row(r))
+		case how.trellis != nil:
+			return src.codec.pack(dst, mlx.Affine{}, p.row(r))
 		}
 		if exact := scratch.dense(src.codec, how.dtype, width, dst[0], p.row(r)); !exact && src.codec.quantized() {
 			return quant.ErrNotHeld

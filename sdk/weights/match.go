@@ -110,6 +110,15 @@ type Source struct {
 	global *artifact.Tensor
 }
 
+// geometry is how the source is read: rows of so many values, of which some formats hold several of the parameter's.
+func (src Source) geometry() (rows, width int) {
+	rows, width = src.Param.geometry()
+	if c, ok := src.codec.(trellisCodec); ok {
+		rows, width = rows/c.together(), width*c.together()
+	}
+	return rows, width
+}
+
 // Set is a graph's parameters, all found.
 type Set struct {
 	artifact *artifact.Artifact
@@ -268,6 +277,9 @@ func (m *matcher) quantized(p Param, path string, packed, scales artifact.Tensor
 	if listed && entry.Bits == 0 {
 		return Source{}, corrupt(scales, "the config says that %s is not quantized", path)
 	}
+	if trellis := m.trellisOf(entry, listed); trellis != nil && !m.has(path+".biases") {
+		return m.trellis(p, path, packed, scales, *trellis)
+	}
 	mode := m.affine
 	if scales.DType == artifact.U8 {
 		mode = m.floatBlock
@@ -296,7 +308,7 @@ func (m *matcher) affine(p Param, path string, packed, scales artifact.Tensor) (
 	case !shape.Valid():
 		return Source{}, Module{}, corrupt(packed, "packed %v with scales %v is no affine format of a matrix of %v", packed.Shape, scales.Shape, p.Shape)
 	}
-	return Source{Param: p, codec: affineCodec{shape, float}, reads: []artifact.Tensor{packed, scales, biases}}, Module{shape, affineMode}, nil
+	return Source{Param: p, codec: affineCodec{shape, float}, reads: []artifact.Tensor{packed, scales, biases}}, Module{Affine: shape, Mode: affineMode}, nil
 }
 
 // floatBlock is a mode without biases, whose scales are bytes.
@@ -312,13 +324,13 @@ func (m *matcher) floatBlock(p Param, path string, packed, scales artifact.Tenso
 	src := Source{Param: p, codec: floatBlockCodec{block: block, global: quant.NoGlobal}, reads: []artifact.Tensor{packed, scales}}
 	global, ok := m.take(path + ".global_scale")
 	if !ok {
-		return src, Module{shape, block.Mode}, nil
+		return src, Module{Affine: shape, Mode: block.Mode}, nil
 	}
 	if !block.TakesGlobal() || global.DType != artifact.F32 || global.Bytes != 4 {
 		return Source{}, Module{}, corrupt(global, "is %s %v: a global scale is one F32 beside nvfp4, not beside %s", global.DType, global.Shape, block.Mode)
 	}
 	src.global, src.codec = &global, floatBlockCodec{block: block, scaled: true, global: quant.NoGlobal}
-	return src, Module{shape, block.Mode}, nil
+	return src, Module{Affine: shape, Mode: block.Mode}, nil
 }
 
 // codesOf infers bits and group of a matrix [.., out, in] from the shapes of its codes and scales.

@@ -13,12 +13,16 @@ import (
 // Module is one path's entry in a quantization block; Bits 0 says that the path is stored dense.
 type Module struct {
 	quant.Affine
-	Mode string
+	Mode        string
+	State, Axis int // of mode trellis, whose block is Group
 }
 
 func (m Module) String() string {
 	if m.Bits == 0 {
 		return "dense"
+	}
+	if m.Mode == trellisMode {
+		return fmt.Sprintf("trellis, %d bits in blocks of %d along axis %d, states of %d bits", m.Bits, m.Group, m.Axis, m.State)
 	}
 	return fmt.Sprintf("%s, %d bits in groups of %d", m.Mode, m.Bits, m.Group)
 }
@@ -28,16 +32,18 @@ const affineMode = "affine"
 // defaultsOf is what mx.quantize of MLX 0.32 takes for a mode when bits and group are not given; false for no mode of MLX.
 func defaultsOf(mode string) (Module, bool) {
 	if mode == affineMode {
-		return Module{quant.Affine{Bits: 4, Group: 64}, mode}, true
+		return Module{Affine: quant.Affine{Bits: 4, Group: 64}, Mode: mode}, true
 	}
 	f, ok := quant.FloatBlockMode(mode)
-	return Module{quant.Affine{Bits: f.Bits, Group: f.Group}, mode}, ok
+	return Module{Affine: quant.Affine{Bits: f.Bits, Group: f.Group}, Mode: mode}, ok
 }
 
 // Quantization is config.json's quantization block. The shapes and types in the file decide what a tensor is; for listed paths
-// the block says what they must be.
+// the block says what they must be. Of a trellis the file does not tell all: there the block decides.
 type Quantization struct {
 	Modules map[string]Module
+	// Trellis is what matrices without an entry are where the block is of mode trellis; else nil.
+	Trellis *Module
 }
 
 // ReadQuantization reads the block `quantization`, or `quantization_config` where that has MLX's form. Methods of other
@@ -50,14 +56,19 @@ func ReadQuantization(c artifact.Config) (Quantization, error) {
 	if method, ok := block["quant_method"].(string); ok {
 		return Quantization{}, unsupportedMode(field, fmt.Sprintf("the method %q", method))
 	}
-	if _, err := readModule(c, field, block); err != nil {
+	r := moduleReader{c.Name(), block}
+	all, err := r.module(field, block)
+	if err != nil {
 		return Quantization{}, err
 	}
 	q := Quantization{Modules: map[string]Module{}}
+	if all.Mode == trellisMode {
+		q.Trellis = &all
+	}
 	for _, path := range slices.Sorted(maps.Keys(block)) {
 		switch entry := block[path].(type) {
 		case map[string]any:
-			m, err := readModule(c, field+"."+path, entry)
+			m, err := r.module(field+"."+path, entry)
 			if err != nil {
 				return Quantization{}, err
 			}
@@ -84,15 +95,23 @@ func blockOf(c artifact.Config) (map[string]any, string, error) {
 	return nil, "", nil
 }
 
-// readModule reads one entry. What it leaves out is MLX's default for its mode, and the mode affine, whatever the block around it
+// moduleReader reads the entries of a file's block.
+type moduleReader struct {
+	name  string // of the file
+	block map[string]any
+}
+
+// module reads one entry. What it leaves out is MLX's default for its mode, and the mode affine, whatever the block around it
 // says: so mlx-lm hands the entry on.
-func readModule(c artifact.Config, field string, entry map[string]any) (Module, error) {
+func (r moduleReader) module(field string, entry map[string]any) (Module, error) {
 	mode, ok := entry["mode"].(string)
 	switch {
 	case entry["mode"] == nil:
 		mode = affineMode
 	case !ok:
-		return Module{}, contract.Errorf(contract.ArtifactCorrupt, c.Name()+": "+field+".mode", "is not a text")
+		return Module{}, contract.Errorf(contract.ArtifactCorrupt, r.name+": "+field+".mode", "is not a text")
+	case mode == trellisMode:
+		return r.trellis(field, entry)
 	}
 	m, known := defaultsOf(mode)
 	if !known {
@@ -104,7 +123,7 @@ func readModule(c artifact.Config, field string, entry map[string]any) (Module, 
 		case int64:
 			*into = int(v)
 		default:
-			return m, contract.Errorf(contract.ArtifactCorrupt, c.Name()+": "+field+"."+key, "is not an integer")
+			return m, contract.Errorf(contract.ArtifactCorrupt, r.name+": "+field+"."+key, "is not an integer")
 		}
 	}
 	fits := m.Valid()
@@ -113,12 +132,12 @@ func readModule(c artifact.Config, field string, entry map[string]any) (Module, 
 		fits = ok && f.Mode == mode
 	}
 	if !fits {
-		return m, contract.Errorf(contract.ArtifactCorrupt, c.Name()+": "+field, "%d bits in groups of %d is no format of mode %s", m.Bits, m.Group, mode)
+		return m, contract.Errorf(contract.ArtifactCorrupt, r.name+": "+field, "%d bits in groups of %d is no format of mode %s", m.Bits, m.Group, mode)
 	}
 	return m, nil
 }
 
 func unsupportedMode(subject, what string) *contract.Error {
 	return contract.Errorf(contract.UnsupportedModel, subject, "quantized with %s, which this version does not decode", what).
-		WithNext("use a checkpoint quantized by mlx-lm in mode affine, mxfp4, nvfp4 or mxfp8, or an unquantized one")
+		WithNext("use a checkpoint quantized by mlx-lm in mode affine, mxfp4, nvfp4 or mxfp8, one of mode trellis, or an unquantized one")
 }

@@ -44,8 +44,11 @@ func (s *Set) LoadedBytes(target Target) (int64, error) {
 
 func (src Source) packedBytes(target Target) (int64, error) {
 	how := src.codec.packings(target.DType)[0]
-	rows, width := src.geometry()
-	if how.affine == nil {
+	rows, width := src.Param.geometry()
+	switch {
+	case how.trellis != nil:
+		return target.Kernels.TrellisBytes(rows, width, *how.trellis)
+	case how.affine == nil:
 		return target.Kernels.DenseBytes(rows, width, how.dtype)
 	}
 	return target.Kernels.AffineBytes(rows, width, *how.affine)
@@ -53,7 +56,10 @@ func (src Source) packedBytes(target Target) (int64, error) {
 
 // reserve allocates a matrix in the kernels' memory.
 func (p packing) reserve(k *mlx.Kernels, rows, width int) (*mlx.Packed, error) {
-	if p.affine == nil {
+	switch {
+	case p.trellis != nil:
+		return k.NewTrellis(rows, width, *p.trellis)
+	case p.affine == nil:
 		return k.NewDense(rows, width, p.dtype)
 	}
 	return k.NewAffine(rows, width, *p.affine)

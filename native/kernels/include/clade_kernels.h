@@ -72,7 +72,21 @@ int clade_weight_set_bias(clade_weight w, const float* bias);
  * the columns of |w| times 1/254 of the largest |x| that shares the scale, and float32's own error. Off when it is made. Beside
  * "linear-int8" in the list. */
 int clade_weight_set_int8(clade_weight w, bool on);
+/* Whether products with a weight of affine codes split x into three digits of 8 bits, a scale for 32 columns at most: x then has 24 bits
+ * of the largest |x| that shares the scale, and sums of products with codes are exact within a block. It excludes int8. Beside
+ * "linear-split" in the list. */
+int clade_weight_set_split(clade_weight w, bool on);
 int clade_weight_free(clade_weight w);
+
+/* A trellis-coded weight [n, k] (QTIP, 1MAD): blocks of `block` elements along axis 1 (a row's) or 0 (a column's), each a ring of
+ * block * bits bits as little-endian words and a scale. The state of element t is `state` bits of the ring from bit
+ * (block - 1 - t) * bits on; its value is (the sum of the bytes of 34038481 state + 76625530) - 510, over 147.800537109375. Beside
+ * "trellis" in the list. */
+int clade_weight_new_trellis(clade_weight* res, int n, int k, int bits, int block, int state, int axis);
+size_t clade_weight_size_trellis(int n, int k, int bits, int block, int state, int axis);
+/* Fills rows [row, row + count), of axis 0 whole blocks of them: rings [count, k / block], of axis 0 [count / block, k], and a scale each
+ * in the same order. */
+int clade_weight_set_trellis(clade_weight w, int row, int count, const uint32_t* words, const float* scales);
 
 enum { CLADE_GATE_NONE = 0, CLADE_GATE_SILU = 1, CLADE_GATE_GELU_TANH = 2 };
 

@@ -14,6 +14,7 @@ enum class Format : int {
   f16 = 2,   // [k][16] float16
   q4 = 3,    // per group: scales[16], biases[16], [group/8][16] words of eight codes of 4 bits
   q8 = 4,    // per group: scales[16], biases[16], [group/8][2][16] words of four codes: of even columns, then of odd ones
+  trellis = 5,  // trellis.h
 };
 
 // How the scales and biases of a quantized weight are stored.
@@ -24,8 +25,9 @@ struct PanelShape {
   Format format;
   Scale scale;
   int k;       // columns
-  int group;   // columns that share a scale; 0 for dense formats
+  int group;   // columns that share a scale; 0 for dense formats; the block of a trellis
   int stride;  // bytes from one column to the next in a dense panel
+  int bits = 0, state = 0, axis = 0;  // of a trellis
 };
 
 // Rows of activations rounded to 8 bits for a weight whose groups are `group` wide. A block of `block` columns, which divides
@@ -35,6 +37,8 @@ struct QuantRows {
   const int8_t* codes;  // [rows][k]; of eight columns first the four even ones, then the odd ones: as the weights' words
   const float* scales;  // [rows][k/block]
   const float* sums;    // [rows][k/group], of scale * code
+  // Of rows that are split: two more digits of 8 bits, the code being 65536 codes + 256 middle + low. Null where they are rounded.
+  const int8_t *middle = nullptr, *low = nullptr;
 };
 
 // The block of a group: small enough for exact sums in 16 bits, and for a scale that fits its values.
@@ -79,6 +83,8 @@ struct Level {
   void (*scale_add)(float* acc, float a, const float* x, float b, int n);
   // Rounds one row of k values; block and group are those of QuantRows. A block with a value that is not finite has scale NaN.
   void (*quantize)(const float* x, int k, int block, int group, int8_t* codes, float* scales, float* sums);
+  // Splits one row of k values in the same way into three digits.
+  void (*split)(const float* x, int k, int block, int group, int8_t* high, int8_t* middle, int8_t* low, float* scales, float* sums);
   // dot is tile for a quantized weight and rows [row, row + rows) of x: sums of codes are exact, blocks are added in order.
   DotTile* dot;
   // Widening from and rounding to (nearest even) the storage dtype.

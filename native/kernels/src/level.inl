@@ -5,6 +5,7 @@
 #include "cache.h"
 #include "level.h"
 #include "simd.h"
+#include "trellis.h"
 #include "words.h"
 
 namespace clade {
@@ -15,13 +16,14 @@ namespace {
 #include "vectors.inl"
 #include "conversions.inl"
 #include "quantize.inl"
+#include "split_round.inl"
 #include "dot.inl"
 #include "cache.inl"
 #include "sampling.inl"
 #include "softcap.inl"
 
 const Level kTable = {CLADE_LEVEL_NAME, kMaxDirectRows, tile,     decode, sum_squares, scale_mul, silu_mul, gelu_tanh_mul, exp_sum,
-                      max_of,           scale_add,      quantize, dot,    widen,       narrow,    transpose, unpack,
+                      max_of,           scale_add,      quantize, split,       dot,    widen,       narrow,    transpose, unpack,
                       count_at_least,   find_at_least,  take_at_least, weigh,  noisy_best, bend};
 
 }  // namespace

@@ -145,6 +145,8 @@ void tile_q8(int k, int group, const uint8_t* const* panel, const float* x, size
   acc.store(out, ldo);
 }
 
+#include "trellis.inl"
+
 template <int MR, int NP>
 void tile_any(const PanelShape& s, const uint8_t* const* panel, const float* x, size_t ldx, float* out, size_t ldo) {
   switch (s.format) {
@@ -159,6 +161,7 @@ void tile_any(const PanelShape& s, const uint8_t* const* panel, const float* x, 
   }
   // More rows than this are decoded first, and come here as floats.
   if constexpr (MR <= kMaxDirectRows) {
+    if (s.format == Format::trellis) return tile_trellis<MR, NP>(s, panel, x, ldx, out, ldo);
     const bool four = s.format == Format::q4;
     switch (s.scale) {
       case Scale::f32:
@@ -261,6 +264,8 @@ void decode(const PanelShape& s, const uint8_t* panel, float* out) {
       return decode_dense<BF16>(s.k, panel, out);
     case Format::f16:
       return decode_dense<F16>(s.k, panel, out);
+    case Format::trellis:
+      return decode_trellis(s, panel, out);
     default:
       break;
   }

@@ -8,6 +8,7 @@
 #include "placement.h"
 #include "pool.h"
 #include "simd.h"
+#include "trellis.h"
 
 namespace clade {
 
@@ -82,6 +83,7 @@ PanelShape affine_shape(int n, int k, int bits, int group, int scale) {
 }
 
 size_t panel_bytes(const PanelShape& s) {
+  if (s.format == Format::trellis) return trellis_panel_bytes(s);
   if (s.group == 0) return size_t(s.k) * size_t(s.stride);
   size_t code = s.format == Format::q4 ? 8 : 16;  // bytes of one column
   return size_t(s.k / s.group) * (2 * scale_bytes(s.scale) + size_t(s.group) * code);
@@ -160,6 +162,7 @@ void Weight::set_affine(int row, int count, const uint32_t* codes, const void* s
 }
 
 void Weight::row(int r, float* out) const {
+  if (shape.format == Format::trellis) return trellis_row(*this, r, out);
   const uint8_t* p = panel(r / 16);
   const int lane = r % 16;
   auto number = [](const uint8_t* at, Scale s) {

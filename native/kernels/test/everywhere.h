@@ -62,4 +62,8 @@ void everywhere(const std::string& what, const F& f, bool int8 = false) {
 // Sampling's part of the tests (sample_test.cpp).
 void sampling();
 
+// Those of trellis_test.cpp.
+void trellises();
+void splits();
+
 }  // namespace clade

@@ -17,6 +17,7 @@
 #include "everywhere.h"
 #include "linear.h"
 #include "pool.h"
+#include "trellis.h"
 #include "weight.h"
 
 using namespace clade;
@@ -433,6 +434,9 @@ void refusals() {
   expect(refused([] { dense_shape(4, 4, 3); }), "an unknown dtype");
   expect(refused([] { affine_shape(4, 64, 7, 32, 0); }), "seven bits");
   expect(refused([] { affine_shape(4, 64, 4, 48, 0); }), "a group that does not divide");
+  expect(refused([] { trellis_shape(4, 64, 2, 128, 16, 1); }), "a trellis' blocks that do not divide");
+  expect(refused([] { trellis_shape(4, 64, 3, 16, 16, 1); }), "a trellis' ring of part of a word");
+  expect(refused([] { trellis_shape(4, 64, 2, 16, 33, 1); }), "a trellis' state of more than a word");
   expect(clade_kernels_set_threads(0) != 0, "no threads");
   expect(clade_kernels_set_level("mmx") != 0, "an unknown level");
 }
@@ -443,7 +447,8 @@ void refusals() {
 int main(int argc, char** argv) {
   const std::pair<const char*, void (*)()> parts[] = {
       {"linear", linear}, {"mixed", mixed},     {"rounding", rounding}, {"attention", attention}, {"bending", bending}, {"coded", coded},
-      {"large", large},   {"updates", updates}, {"tuning", tuning},     {"sampling", sampling},   {"refusals", refusals}};
+      {"large", large},   {"updates", updates}, {"tuning", tuning},     {"sampling", sampling},   {"trellis", trellises}, {"split", splits},
+      {"refusals", refusals}};
   for (const auto& [name, test] : parts)
     if (argc == 1 || std::find(argv + 1, argv + argc, std::string(name)) != argv + argc) test();
   std::printf("levels here: ");

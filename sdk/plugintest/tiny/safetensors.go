@@ -52,6 +52,10 @@ func quantizedAs(c Checkpoint, dir string, global bool) error {
 			tensors = append(tensors, stored{t.Name, "F32", t.Shape, encode("F32", t.Values)})
 			continue
 		}
+		if entry["mode"] == "trellis" {
+			tensors = append(tensors, trellisPair(path, t, block, entry)...)
+			continue
+		}
 		a := quant.Affine{Bits: entry["bits"].(int), Group: entry["group_size"].(int)}
 		if mode, _ := entry["mode"].(string); mode != "" && mode != "affine" {
 			tensors = append(tensors, floatPair(path, t, mode, global)...)
