@@ -55,6 +55,9 @@ func (p *Pass) GatedDelta(s *mlx.Scope, i int, x *mlx.Array, d GatedDelta) *mlx.
 	if want := []int{1, p.tokens, d.Width()}; s.Err() == nil && !slices.Equal(x.Shape(), want) {
 		_ = s.Fail(fmt.Errorf("gated delta: layer %d got projections %v, not %v", i, x.Shape(), want))
 	}
+	if p.segments[0].Cache.kernels && mlx.Recurs() {
+		return d.kernel(s, p.segments, i, x)
+	}
 	parts, first := make([]*mlx.Array, len(p.segments)), 0
 	for j, g := range p.segments {
 		part := x
@@ -68,6 +71,31 @@ func (p *Pass) GatedDelta(s *mlx.Scope, i int, x *mlx.Array, d GatedDelta) *mlx.
 		return parts[0]
 	}
 	return s.Concat(1, parts...)
+}
+
+// kernel is GatedDelta of all sequences as one operation. A state that nothing else holds is written in place.
+func (d GatedDelta) kernel(s *mlx.Scope, segments []Segment, i int, x *mlx.Array) *mlx.Array {
+	layers, sequences := make([]*state, len(segments)), make([]mlx.Recurrent, len(segments))
+	for j, g := range segments {
+		layers[j] = g.Cache.state(s, i)
+		if s.Err() != nil {
+			return x
+		}
+		held, own := layers[j].lend(s, x.DType())
+		sequences[j] = mlx.Recurrent{Tokens: g.Tokens, History: held[0], State: held[1], InPlace: own, Keep: g.Keep}
+	}
+	out, after := s.GatedDelta(x, sequences, mlx.GatedDelta{
+		KeyHeads: d.KeyHeads, ValueHeads: d.ValueHeads, KeyDim: d.KeyDim, ValueDim: d.ValueDim, Taps: d.Taps,
+		Conv: d.Conv, ALog: d.ALog, DtBias: d.DtBias, Norm: d.Norm.Weight, Eps: d.Norm.Eps, LengthEps: lengthEps,
+	})
+	for j, g := range segments {
+		var kept []keptState
+		for m, n := range g.Keep {
+			kept = append(kept, keptState{g.Cache.offset + n, after[j][m][:]})
+		}
+		layers[j].giveBack(s, after[j][len(g.Keep)][:], kept)
+	}
+	return out
 }
 
 // recur is GatedDelta of one sequence in MLX's operations, those of mlx-lm 0.32.2 in their order.

@@ -52,6 +52,8 @@ typedef struct {
 	F(int, attend_softcap, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const ck_sequence *, const int *, int, \
 	                        mlx_array, mlx_array, mlx_array, const ck_attention *, float, mlx_stream)) \
 	F(int, cache_pack, (mlx_array *, mlx_array, ck_row_code, mlx_stream)) \
+	F(int, gated_delta, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const ck_recurrent *, const int *, mlx_array, \
+	                     mlx_array, mlx_array, mlx_array, const ck_delta *, mlx_stream)) \
 	F(int, sample, (mlx_array *, mlx_array *, mlx_array *, mlx_array, const ck_sampling *, int, const int32_t *, int, const float *, int, \
 	                const uint32_t *, int, mlx_stream))
 
@@ -256,6 +258,17 @@ cx_out ck_cache_pack(void *x, ck_row_code code, void *stream) {
 	mlx_array res = {0};
 	int rc = failed(p_cache_pack(&res, (mlx_array){x}, code, (mlx_stream){stream}));
 	return (cx_out){res.ctx, rc};
+}
+
+bool ck_recurs(void) { return p_gated_delta != NULL; }
+int ck_gated_delta(void **out, void **new_states, void *x, void *const *states, int count, const ck_recurrent *sequences, const int *kept,
+                   void *conv, void *a_log, void *dt_bias, void *norm, ck_delta d, void *stream) {
+	LACKS(gated_delta)
+	mlx_array o = {0};
+	int rc = failed(p_gated_delta(&o, (mlx_array *)new_states, (mlx_array){x}, (const mlx_array *)states, count, sequences, kept,
+	                              (mlx_array){conv}, (mlx_array){a_log}, (mlx_array){dt_bias}, (mlx_array){norm}, &d, (mlx_stream){stream}));
+	*out = o.ctx;
+	return rc;
 }
 
 bool ck_samples(void) { return p_sample != NULL; }

@@ -92,6 +92,22 @@ int ck_attend_softcap(void **out, void **new_caches, void *qkv, void *const *cac
 cx_out ck_cache_pack(void *x, ck_row_code code, void *stream);
 
 typedef struct {
+	int key_heads, value_heads, key_dim, value_dim, taps;
+	float norm_eps, length_eps;
+} ck_delta;
+
+typedef struct {
+	int rows;
+	bool in_place;
+	int kept, count;
+} ck_recurrent;
+
+// states and new_states are handles: a pair for each sequence, and one for each of kept and each sequence.
+bool ck_recurs(void);
+int ck_gated_delta(void **out, void **new_states, void *x, void *const *states, int count, const ck_recurrent *sequences, const int *kept,
+                   void *conv, void *a_log, void *dt_bias, void *norm, ck_delta d, void *stream);
+
+typedef struct {
 	int first, count;
 } ck_span;
 

@@ -252,6 +252,46 @@ int clade_attend_softcap(
 /* Rows x [1, heads, n, head_dim], of a float dtype, as coded rows [1, heads, n, words]: what clade_attend_caches writes of them. */
 int clade_cache_pack(clade_array* res, clade_array x, clade_row_code code, clade_stream s);
 
+/* A gated delta network behind its projections, with its state; the last members are epsilons of the norm of the result and beside the
+ * squared length of a query or key. */
+typedef struct clade_delta_ {
+  int key_heads, value_heads; /* value head h has the queries and keys of key head h / (value_heads / key_heads) */
+  int key_dim, value_dim;
+  int taps;                   /* of the convolution, the row's own included */
+  float norm_eps, length_eps;
+} clade_delta;
+
+/* One sequence among those of clade_gated_delta. */
+typedef struct clade_recurrent_ {
+  int rows;
+  bool in_place;   /* the state's memory is written: the caller owns it alone and does not use it again */
+  int kept, count; /* where the rows behind which its states are given back too begin in `kept`; ascending, within the sequence */
+} clade_recurrent;
+
+/* Of rows x [1, L, width], those of all sequences one after another: queries, keys and values, 2 key_heads * key_dim + value_heads *
+ * value_dim = channels of them; z, value_heads * value_dim; b and a, value_heads each: head by head
+ *   q, k, v = silu(convolution with conv [taps, channels]), q and k divided by their length, q by sqrt(key_dim) too
+ *   S = S exp(-exp(a_log) softplus(a + dt_bias)), then S + k (sigmoid(b) (v - k S)), S [key_dim, value_dim]
+ *   out = norm(q S) silu(z) [1, L, value_heads * value_dim]
+ * in float32, rounded to x's dtype at the end. states [2 count]: of each sequence the last taps - 1 inputs of the convolution
+ * [1, taps - 1, channels] of x's dtype and S [1, value_heads, key_dim, value_dim] float32; new_states: such pairs behind each row of
+ * `kept` and behind the last, sequence by sequence. a_log and dt_bias [value_heads] have any float dtype, conv and norm [value_dim] x's.
+ * A row's bits depend on the rows of its sequence before it, not on how they were cut. Beside "gated-delta" in the list. */
+int clade_gated_delta(
+    clade_array* out,
+    clade_array* new_states,
+    clade_array x,
+    const clade_array* states,
+    int count,
+    const clade_recurrent* sequences,
+    const int* kept,
+    clade_array conv,
+    clade_array a_log,
+    clade_array dt_bias,
+    clade_array norm,
+    const clade_delta* d,
+    clade_stream s);
+
 /* A part of the ids given to clade_sample. */
 typedef struct clade_span_ {
   int first, count;

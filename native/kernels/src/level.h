@@ -50,6 +50,21 @@ enum class DType : int { f32 = 0, bf16 = 1, f16 = 2 };
 
 struct RowCode;  // cache.h
 
+// Consecutive tokens through the state of one value head, [key_dim][columns]: for each token, with the state decayed by its g,
+//   change = (value - k S) * rate, S = S + k change, out = q S.
+// The first token reads the state at `from`, every one writes it at `to`, which may be `from`. Columns are a multiple of 16.
+struct DeltaBlock {
+  const float* from;
+  float* to;
+  size_t ldf, ldt;
+  int key_dim, columns, tokens;
+  const float *queries, *keys, *values;  // of a token, ld apart
+  size_t ld;
+  const float *decay, *rate;
+  float* out;
+  size_t ldo;
+};
+
 // The token with the highest score, of equal ones the lowest id.
 struct Best {
   float score;
@@ -106,6 +121,9 @@ struct Level {
   void (*noisy_best)(const float* x, const int32_t* ids, int32_t first, int n, float temperature, const Noise&, Best* best);
   // s = cap * tanh(s / cap); s reaches to the next multiple of 16.
   void (*bend)(float* s, float cap, int n);
+  void (*delta_steps)(const DeltaBlock&);
+  // out[r] = silu(sum over j of taps[j] * x[r + j]), columns a multiple of 16, all rows ld apart.
+  void (*convolve_silu)(const float* x, size_t ld, const float* taps, int n, int rows, int columns, float* out);
 };
 
 extern const Level* const kLevelGeneric;

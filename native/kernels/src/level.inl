@@ -21,10 +21,11 @@ namespace {
 #include "cache.inl"
 #include "sampling.inl"
 #include "softcap.inl"
+#include "delta.inl"
 
 const Level kTable = {CLADE_LEVEL_NAME, kMaxDirectRows, tile,     decode, sum_squares, scale_mul, silu_mul, gelu_tanh_mul, exp_sum,
                       max_of,           scale_add,      quantize, split,       dot,    widen,       narrow,    transpose, unpack,
-                      count_at_least,   find_at_least,  take_at_least, weigh,  noisy_best, bend};
+                      count_at_least,   find_at_least,  take_at_least, weigh,  noisy_best, bend, delta_steps, convolve_silu};
 
 }  // namespace
 

@@ -12,7 +12,7 @@ namespace clade {
 constexpr int kLanes = 16;
 
 // Scratch slots of a thread.
-enum Slot { kRows = 0, kNorm, kPanels, kTile, kRounded = 8, kPart, kWide, kLow, kHidden, kSlots };
+enum Slot { kRows = 0, kNorm, kPanels, kTile, kRounded = 8, kPart, kWide, kLow, kHidden, kDelta, kSlots };
 
 // Where a tile's products go.
 struct Sink {

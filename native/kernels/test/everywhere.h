@@ -66,4 +66,7 @@ void sampling();
 void trellises();
 void splits();
 
+// The gated delta network's (delta_test.cpp).
+void delta();
+
 }  // namespace clade

@@ -11,7 +11,7 @@ import (
 // Graph is the generic Qwen 3.5 of a graph table.
 func Graph() engine.Graph {
 	return engine.Graph{
-		ID: "qwen3.5", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name},
+		ID: "qwen3.5", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name, kernels.GatedDelta.Name},
 		Read: func(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
 			return read(a, parsed, ReadConfig)
 		},
@@ -22,7 +22,8 @@ func Graph() engine.Graph {
 // MoEGraph is the generic Qwen 3.5 whose MLPs are mixtures of experts.
 func MoEGraph() engine.Graph {
 	return engine.Graph{
-		ID: "qwen3.5-moe", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name, kernels.Experts.Name},
+		ID:      "qwen3.5-moe",
+		Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name, kernels.GatedDelta.Name, kernels.Experts.Name},
 		Read: func(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
 			return read(a, parsed, ReadMoEConfig)
 		},
