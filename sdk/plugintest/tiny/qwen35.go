@@ -15,8 +15,8 @@ type qwen35Recipe struct {
 	text   map[string]any
 	layout func(model []Tensor) []Tensor
 	store  func(c Checkpoint, path string) error
-	flat   bool // the config is the text model's alone
-	agrees bool // the head says what the model says, more often than not
+	flat   bool                 // the config is the text model's alone
+	change func(model []Tensor) // nil: none
 }
 
 // Qwen35 lists the checkpoints of the qwen3.5 graph, in Hugging Face's layout and in MLX's, with and without MTP tensors. With names
@@ -32,16 +32,16 @@ func Qwen35(names ...string) []Checkpoint {
 		"linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_value_heads": 2, "linear_num_key_heads": 1, "head_dim": 64,
 	}
 	recipes := []qwen35Recipe{
-		{"qwen35-hf", nil, hfLayout(false), safetensors("F32"), false, false},
-		{"qwen35-hf-mtp", nil, hfLayout(true), safetensors("F32"), false, false},
-		{"qwen35-hf-bf16", nil, hfLayout(false), mostlyBF16, false, false},
-		{"qwen35-mlx", nil, mlxLayout(false), safetensors("F32"), false, false},
-		{"qwen35-mlx-mtp", nil, mlxLayout(true), safetensors("F32"), false, false},
-		{"qwen35-odd", odd, flatLayout, safetensors("F32"), true, false},
-		{"qwen35-wide", wide, hfLayout(true), safetensors("F32"), false, false},
-		{"qwen35-affine4", quantized(32, 4, nil, nil), mlxLayout(true), quantizedStore, false, false},
-		{"qwen35-affine8", quantized(64, 8, nil, nil), mlxLayout(false), quantizedStore, false, false},
-		{"qwen35-agrees", nil, hfLayout(true), safetensors("F32"), false, true},
+		{"qwen35-hf", nil, hfLayout(false), safetensors("F32"), false, nil},
+		{"qwen35-hf-mtp", nil, hfLayout(true), safetensors("F32"), false, nil},
+		{"qwen35-hf-bf16", nil, hfLayout(false), mostlyBF16, false, nil},
+		{"qwen35-mlx", nil, mlxLayout(false), safetensors("F32"), false, nil},
+		{"qwen35-mlx-mtp", nil, mlxLayout(true), safetensors("F32"), false, nil},
+		{"qwen35-odd", odd, flatLayout, safetensors("F32"), true, nil},
+		{"qwen35-wide", wide, hfLayout(true), safetensors("F32"), false, nil},
+		{"qwen35-affine4", quantized(32, 4, nil, nil), mlxLayout(true), quantizedStore, false, nil},
+		{"qwen35-affine8", quantized(64, 8, nil, nil), mlxLayout(false), quantizedStore, false, nil},
+		{"qwen35-agrees", nil, hfLayout(true), safetensors("F32"), false, agree},
 	}
 	return qwen35Checkpoints(names, recipes)
 }
@@ -86,8 +86,8 @@ func (r qwen35Recipe) checkpoint() Checkpoint {
 		config["text_config"], config["tie_word_embeddings"] = text, text["tie_word_embeddings"]
 	}
 	tensors := qwen35Tensors(text)
-	if r.agrees {
-		agree(tensors)
+	if r.change != nil {
+		r.change(tensors)
 	}
 	c := Checkpoint{Name: r.name, Config: config, Tensors: r.layout(tensors), store: r.store}
 	if strings.HasPrefix(c.Tensors[0].Name, "model.") {

@@ -20,15 +20,15 @@ func qwen35MoE(more map[string]any) map[string]any {
 func Qwen35MoE(names ...string) []Checkpoint {
 	many := map[string]any{"num_experts": 32, "num_experts_per_tok": 4, "norm_topk_prob": false, "num_hidden_layers": 2, "full_attention_interval": 2}
 	return qwen35Checkpoints(names, []qwen35Recipe{
-		{"qwen35-moe-hf", qwen35MoE(nil), hfExperts(hfLayout(false)), safetensors("F32"), false, false},
-		{"qwen35-moe-hf-mtp", qwen35MoE(nil), hfExperts(hfLayout(true)), safetensors("F32"), false, false},
-		{"qwen35-moe-hf-bf16", qwen35MoE(nil), hfExperts(hfLayout(true)), mostlyBF16, false, false},
-		{"qwen35-moe-mlx", qwen35MoE(nil), mlxLayout(false), safetensors("F32"), false, false},
-		{"qwen35-moe-mlx-mtp", qwen35MoE(nil), mlxLayout(true), safetensors("F32"), false, false},
-		{"qwen35-moe-32", qwen35MoE(many), hfExperts(flatLayout), safetensors("F32"), true, false},
+		{"qwen35-moe-hf", qwen35MoE(nil), hfExperts(hfLayout(false)), safetensors("F32"), false, nil},
+		{"qwen35-moe-hf-mtp", qwen35MoE(nil), hfExperts(hfLayout(true)), safetensors("F32"), false, nil},
+		{"qwen35-moe-hf-bf16", qwen35MoE(nil), hfExperts(hfLayout(true)), mostlyBF16, false, nil},
+		{"qwen35-moe-mlx", qwen35MoE(nil), mlxLayout(false), safetensors("F32"), false, nil},
+		{"qwen35-moe-mlx-mtp", qwen35MoE(nil), mlxLayout(true), safetensors("F32"), false, nil},
+		{"qwen35-moe-32", qwen35MoE(many), hfExperts(flatLayout), safetensors("F32"), true, nil},
 		// No whole panels: the experts are arrays beside packed matrices.
-		{"qwen35-moe-narrow", qwen35MoE(map[string]any{"moe_intermediate_size": 24}), hfExperts(hfLayout(false)), safetensors("F32"), false, false},
-		{"qwen35-moe-affine4", qwen35MoE(quantized(32, 4, gates8(4), map[string]any{"shared_expert_intermediate_size": 64})), mlxLayout(true), quantizedStore, false, false},
+		{"qwen35-moe-narrow", qwen35MoE(map[string]any{"moe_intermediate_size": 24}), hfExperts(hfLayout(false)), safetensors("F32"), false, nil},
+		{"qwen35-moe-affine4", qwen35MoE(quantized(32, 4, gates8(4), map[string]any{"shared_expert_intermediate_size": 64})), mlxLayout(true), quantizedStore, false, nil},
 	})
 }
 

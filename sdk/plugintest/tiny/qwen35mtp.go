@@ -8,29 +8,42 @@ import (
 // agree makes a random model and its head say the same more often than not: what a token adds to its own embedding is little, the output
 // knows a successor of every embedding, and the head takes the embedding of the last token and adds as little.
 func agree(model []Tensor) {
+	succeed(model, 0.05, func(id, vocab int) int { return (id*37 + 11) % vocab })
+}
+
+// succeed makes a model answer with the successor of its last token; negative: with none. So does its head, if it has one. Behind
+// layers that add to the residual stream scaled by noise, that is likely.
+func succeed(model []Tensor, noise float32, successor func(id, vocab int) int) {
 	byName := map[string]Tensor{}
-	for i, t := range model {
+	for _, t := range model {
 		for _, end := range []string{".o_proj.weight", ".out_proj.weight", ".down_proj.weight"} {
 			if strings.HasSuffix(t.Name, end) {
-				for j := range model[i].Values {
-					model[i].Values[j] *= 0.05
-				}
+				scale(t.Values, noise)
 			}
 		}
 		byName[t.Name] = t
 	}
-	embed, output, fc := byName["model.embed_tokens.weight"], byName["lm_head.weight"], byName["mtp.fc.weight"]
+	embed, output := byName["model.embed_tokens.weight"], byName["lm_head.weight"]
 	vocab, hidden := embed.Shape[0], embed.Shape[1]
+	scale(output.Values, 0)
 	for id := range vocab {
-		copy(output.Values[(id*37+11)%vocab*hidden:][:hidden], embed.Values[id*hidden:][:hidden])
-	}
-	for r := range hidden {
-		for c := range 2 * hidden {
-			fc.Values[r*2*hidden+c] *= 0.02
-			if r == c {
-				fc.Values[r*2*hidden+c]++
+		if next := successor(id, vocab); next >= 0 {
+			for i, v := range embed.Values[id*hidden:][:hidden] {
+				output.Values[next*hidden+i] += v
 			}
 		}
+	}
+	if fc, ok := byName["mtp.fc.weight"]; ok {
+		scale(fc.Values, noise/2)
+		for r := range hidden {
+			fc.Values[r*2*hidden+r]++
+		}
+	}
+}
+
+func scale(values []float32, by float32) {
+	for i := range values {
+		values[i] *= by
 	}
 }
 

@@ -25,13 +25,7 @@ func WriteByteTokenizer(dir string, special ...string) error {
 // byteTokenizer is a byte-level tokenizer.json without merges: the id of a byte is the byte.
 func byteTokenizer(special []string) map[string]any {
 	vocab := map[string]int{"<end>": ByteEnd, "<pad>": ByteEnd + 1}
-	next := rune(256)
-	for b := range 256 {
-		r := rune(b)
-		if b <= ' ' || b >= 0x7f && b <= 0xa0 || b == 0xad {
-			r = next // the alphabet of GPT-2: bytes that do not print stand at 256 and up
-			next++
-		}
+	for b, r := range byteAlphabet() {
 		vocab[string(r)] = b
 	}
 	added := func(id int, text string) map[string]any {
@@ -53,4 +47,18 @@ func byteTokenizer(special []string) map[string]any {
 			"fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []any{},
 		},
 	}
+}
+
+// byteAlphabet is GPT-2's: how a byte-level vocabulary spells each byte. Those that do not print stand at 256 and up.
+func byteAlphabet() [256]rune {
+	var out [256]rune
+	next := rune(256)
+	for b := range out {
+		out[b] = rune(b)
+		if b <= ' ' || b >= 0x7f && b <= 0xa0 || b == 0xad {
+			out[b] = next
+			next++
+		}
+	}
+	return out
 }
