@@ -148,7 +148,14 @@ func (r *Runtime) Library(name string) (string, bool) {
 	return filepath.Join(r.dir, p), true
 }
 
+// tf32 is MLX's variable for products of float32 arrays in 10 bits of mantissa, which it makes on CUDA unless it is 0: three digits
+// where a model was asked for in float32. It is read when the first product is made.
+const tf32 = "MLX_ENABLE_TF32"
+
 func (r *Runtime) load() error {
+	if err := os.Setenv(tf32, "0"); err != nil {
+		return contract.Errorf(contract.Internal, r.dir, "%s: %w", tf32, err)
+	}
 	var tried []string
 	var lib unsafe.Pointer
 	for _, name := range []string{"libmlx", "libmlxc"} {

@@ -106,6 +106,11 @@ func TestSecondRuntimeInOneProcessIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "already loaded")
 }
 
+// The trap: on CUDA MLX multiplies float32 in TF32 unless the environment says otherwise.
+func TestFloat32IsNotTF32(t *testing.T) {
+	require.Equal(t, "0", os.Getenv(tf32))
+}
+
 func TestGPUName(t *testing.T) {
 	require.Equal(t, "cuda-sm90", gpuName("", 9, 0))
 	require.Equal(t, "cuda-sm90", gpuName("sm_90", 0, 0))
