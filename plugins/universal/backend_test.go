@@ -246,7 +246,8 @@ func TestAStrictLoadNamesFileAndTensor(t *testing.T) {
 		{"a global scale that is no float", "llama-nvfp4-global", func(h map[string]any) {
 			h["model.layers.0.mlp.up_proj.global_scale"].(map[string]any)["dtype"] = "U32"
 		}, nil, contract.ArtifactCorrupt, "model.layers.0.mlp.up_proj.global_scale: is U32 []: a global scale is one F32"},
-		{"another tool's method", "llama-f32", nil, set("quantization_config", map[string]any{"quant_method": "gptq", "bits": 4}), contract.UnsupportedModel, `the method "gptq"`},
+		{"another tool's method", "llama-f32", nil, set("quantization_config", map[string]any{"quant_method": "bitnet"}), contract.UnsupportedModel, `the method "bitnet"`},
+		{"a method without its tensors", "llama-f32", nil, set("quantization_config", map[string]any{"quant_method": "gptq", "bits": 4}), contract.ArtifactCorrupt, "no tensor ends in .qweight"},
 		{"a rope of no known type", "llama-f32", nil, set("rope_scaling", map[string]any{"rope_type": "spiral", "factor": 2.0}), contract.UnsupportedModel, `"spiral"`},
 		{"linear rope without a factor", "llama-f32", nil, set("rope_scaling", map[string]any{"rope_type": "linear"}), contract.ArtifactCorrupt, "rope_scaling.factor"},
 	}

@@ -211,7 +211,7 @@ func (l *loader) packAs(src Source, kernels *mlx.Kernels, how packing) (_ *mlx.P
 // verbatim reports whether the kernels take the rows as the file has them.
 func (src Source) verbatim(how packing) bool {
 	switch c := src.codec.(type) {
-	case affineCodec:
+	case affineCodec, awqCodec:
 		return src.InterleavedHeads == 0
 	case floatCodec:
 		return src.InterleavedHeads == 0 && c.dtype() == how.dtype

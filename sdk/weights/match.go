@@ -131,6 +131,9 @@ func Match(a *artifact.Artifact, params []Param, rules Rules) (*Set, error) {
 	if err := m.index(); err != nil {
 		return nil, err
 	}
+	if rules.Quantization.Repacked && !m.hasQWeights() {
+		return nil, contract.Errorf(contract.ArtifactCorrupt, filepath.Base(a.Path)+": quantization_config", "says that the matrices are packed, and no tensor ends in .qweight")
+	}
 	set := &Set{artifact: a}
 	for _, p := range params {
 		src, err := m.part(p)
@@ -205,6 +208,10 @@ func (m *matcher) part(p Param) (Source, error) {
 }
 
 func (m *matcher) source(p Param) (Source, error) {
+	path, isWeight := strings.CutSuffix(p.Name, ".weight")
+	if m.rules.Quantization.Repacked && isWeight && m.has(path+".qweight") {
+		return m.awq(p, path)
+	}
 	t, ok := m.take(p.Name)
 	if !ok && len(p.Joined) > 0 && m.has(p.Joined[0]) {
 		return m.join(p)
@@ -215,7 +222,6 @@ func (m *matcher) source(p Param) (Source, error) {
 	if len(p.Shape) == 0 {
 		return Source{}, contract.Errorf(contract.Internal, p.Name, "a parameter without a shape")
 	}
-	path, isWeight := strings.CutSuffix(p.Name, ".weight")
 	if scales, quantized := m.stored[path+".scales"]; quantized && isWeight {
 		return m.quantized(p, path, t, scales)
 	}

@@ -90,7 +90,7 @@ func TestAQuantizationBlockIsReadAsMLXLMReadsIt(t *testing.T) {
 		`{"mode":5}`:                        "quantization.mode: is not a text",
 		`{"mode":"fp6"}`:                    `mode "fp6"`,
 		`{"a":{"mode":"int3"}}`:             `mode "int3"`,
-		`{"quant_method":"awq","bits":4}`:   `the method "awq"`,
+		`{"quant_method":"bitnet"}`:         `the method "bitnet"`,
 		`{"bits":4,"a":{"group_size":1.5}}`: "quantization.a.group_size: is not an integer",
 	} {
 		_, err := read(block)

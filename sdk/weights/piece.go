@@ -48,11 +48,26 @@ func (l *loader) pieces(src Source, rows, width int, use func(piece) error) erro
 		rowTotal += n
 	}
 	most := src.pieceRows(rows, rowTotal)
+	var whole [parts][]byte
+	if c, ok := src.codec.(awqCodec); ok {
+		var err error
+		if whole, err = l.repacked(src, c); err != nil {
+			return err
+		}
+	}
 	read := func(first, turn int) (piece, error) {
 		p := piece{first: first, count: min(most, rows-first), sizes: sizes}
-		for i := range src.reads {
+		for i, n := range sizes {
+			if n == 0 {
+				continue
+			}
 			l.buffers[turn][i] = grown(l.buffers[turn][i], p.count*sizes[i])
 			for done := 0; done < p.count; {
+				if whole[i] != nil {
+					at, run := src.Part.row(first+done, rows)
+					done += copy(l.buffers[turn][i][done*sizes[i]:p.count*sizes[i]], whole[i][at*sizes[i]:(at+run)*sizes[i]]) / sizes[i]
+					continue
+				}
 				t, at, run := src.place(i, first+done, rows)
 				run = min(run, p.count-done)
 				if err := l.read(t, l.buffers[turn][i][done*sizes[i]:(done+run)*sizes[i]], at*sizes[i]); err != nil {

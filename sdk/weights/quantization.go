@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
@@ -44,17 +45,19 @@ type Quantization struct {
 	Modules map[string]Module
 	// Trellis is what matrices without an entry are where the block is of mode trellis; else nil.
 	Trellis *Module
+	// Repacked is true where matrices may lie in AutoAWQ's layout.
+	Repacked bool
 }
 
-// ReadQuantization reads the block `quantization`, or `quantization_config` where that has MLX's form. Methods of other
-// tools are refused by name.
+// ReadQuantization reads the block `quantization`, or `quantization_config` where that has MLX's form or is of a tool whose files mlx-lm
+// repacks. Other methods are refused by name.
 func ReadQuantization(c artifact.Config) (Quantization, error) {
 	block, field, err := blockOf(c)
 	if block == nil {
 		return Quantization{}, err
 	}
 	if method, ok := block["quant_method"].(string); ok {
-		return Quantization{}, unsupportedMode(field, fmt.Sprintf("the method %q", method))
+		return readMethod(c, field, method, block)
 	}
 	r := moduleReader{c.Name(), block}
 	all, err := r.module(field, block)
@@ -76,6 +79,10 @@ func ReadQuantization(c artifact.Config) (Quantization, error) {
 		case bool:
 			if !entry {
 				q.Modules[path] = Module{}
+			}
+		default:
+			if strings.Contains(path, ".") {
+				return Quantization{}, contract.Errorf(contract.ArtifactCorrupt, c.Name()+": "+field+"."+path, "is not an object, true or false")
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func (s *Set) StagingBytes(target Target) int64 {
 			}
 		}
 		count := src.pieceRows(rows, row)
-		most = max(most, int64(count)*int64(row+staged)+int64(min(count, rows-count)*row))
+		most = max(most, int64(count)*int64(row+staged)+int64(min(count, rows-count)*row)+src.extraBytes())
 	}
 	return most
 }
