@@ -43,6 +43,12 @@ func keep[T any](f *Fields) func(v T, _ bool, err error) T {
 	}
 }
 
+// Has reports whether the config says anything at path.
+func (f *Fields) Has(path string) bool {
+	v, _ := f.config.Lookup(path)
+	return v != nil
+}
+
 // Int is a number of things.
 func (f *Fields) Int(path string) int {
 	v := keep[int64](f)(f.config.Int(path))

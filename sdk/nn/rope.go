@@ -2,8 +2,10 @@ package nn
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/clademl/clade/sdk/mlx"
 )
@@ -84,10 +86,14 @@ func (c RopeConfig) Check() error {
 		return fmt.Errorf("rope_theta %g is not above 1", c.Base)
 	case scaled && (!(c.Factor > 0) || math.IsInf(c.Factor, 0)):
 		return fmt.Errorf("rope_scaling.factor %g is not positive", c.Factor)
+	case !finite(c.LowFreq, c.HighFreq, c.BetaFast, c.BetaSlow) || c.MScale < 0 || c.MScaleAllDim < 0 || !finite(c.MScale, c.MScaleAllDim):
+		return errors.New("rope_scaling has a number that is not finite, or negative")
 	case c.OriginalPositions <= 1:
 		return fmt.Errorf("rope_scaling.original_max_position_embeddings %d is not above 1", c.OriginalPositions)
 	case c.Kind == RopeLongrope && len(c.LongFactor) != c.Dims/2:
 		return fmt.Errorf("rope_scaling.long_factor has %d values for %d pairs of channels", len(c.LongFactor), c.Dims/2)
+	case c.Kind == RopeLongrope && !(slices.Min(c.LongFactor) > 0 && finite(c.LongFactor...)):
+		return errors.New("rope_scaling.long_factor has a value that is not positive")
 	case (c.Kind == RopeLongrope || c.Kind == RopeDynamic) && c.MaxPositions <= 0:
 		return fmt.Errorf("%s needs max_position_embeddings", c.Kind)
 	case c.Kind == RopeDynamic && (c.Dims < 4 || c.Factor < 1):
@@ -96,6 +102,15 @@ func (c RopeConfig) Check() error {
 		return fmt.Errorf("rope_scaling.low_freq_factor and high_freq_factor are both %g", c.LowFreq)
 	}
 	return nil
+}
+
+func finite(values ...float64) bool {
+	for _, v := range values {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // Rope rotates queries and keys by their positions.

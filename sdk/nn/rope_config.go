@@ -21,6 +21,14 @@ func ReadRope(f *artifact.Fields, dims, maxPositions int) RopeConfig {
 		MScale: f.Float(scaling + "mscale"), MScaleAllDim: f.Float(scaling + "mscale_all_dim"),
 		LongFactor: f.Floats(scaling + "long_factor"),
 	}.Defaults()
+	if f.Has(scaling + "mscale") { // none is another thing than 0
+		c.MScale = f.Float(scaling + "mscale")
+	}
+	for _, key := range []string{"low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "original_max_position_embeddings"} {
+		if f.Has(scaling+key) && !(f.Float(scaling+key) > 0) {
+			f.Corrupt(scaling+key, "%g is not positive", f.Float(scaling+key))
+		}
+	}
 	if err := c.Check(); err != nil && f.Err() == nil {
 		f.Corrupt("rope_scaling", "%w", err)
 	}

@@ -59,6 +59,9 @@ func ReadConfig(parsed artifact.Config, stated *artifact.Config) (Config, error)
 	if row.Latent {
 		r.latent(&c)
 	}
+	if _, isText := r.lookup("sliding_window_pattern").(string); c.NoRope == fullLayers && !r.gguf && r.Has("sliding_window_pattern") && !isText {
+		r.Corrupt("sliding_window_pattern", "is not a text of one letter for each layer, L where it slides")
+	}
 	c.Windows = r.windows(r.layerTypes(&c), c.Layers)
 	if f.Err() == nil && c.Heads%c.KVHeads != 0 {
 		f.Corrupt("num_key_value_heads", "%d heads are no multiple of %d", c.Heads, c.KVHeads)
@@ -142,7 +145,7 @@ func (r reader) activation(act Act) {
 
 // number is what the config has at key; without a key, or in a GGUF that lacks it, otherwise. It is never zero, negative or infinite.
 func (r reader) number(key Number, otherwise float64) float64 {
-	if key == "" || r.gguf && !r.has(string(key)) {
+	if key == "" || r.gguf && !r.Has(string(key)) {
 		return otherwise
 	}
 	v := r.Float(string(key))

@@ -1,12 +1,14 @@
 package dense
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/plugintest/tiny"
 	"github.com/clademl/clade/sdk/weights"
 )
 
@@ -18,18 +20,25 @@ func FuzzReadConfig(f *testing.F) {
 	f.Add([]byte(`{"rope_scaling":{"rope_type":"yarn","factor":{"__float__":"NaN"}},"layer_types":["sliding_attention"]}`))
 	f.Add([]byte(`{"rope_scaling":{"type":"longrope","long_factor":[1,"x"]},"eos_token_ids":[-1]}`))
 	f.Add([]byte(`{"quantization":{"bits":"4"},"quantization_config":{"quant_method":"awq"}}`))
+	for _, c := range tiny.Dense() {
+		data, err := json.Marshal(c.Config)
+		require.NoError(f, err)
+		f.Add(data)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		parsed, err := artifact.ParseConfig("config.json", data)
 		if err != nil {
 			return
 		}
 		known := []contract.Kind{contract.ArtifactCorrupt, contract.UnsupportedModel}
-		c, err := ReadConfig(parsed, nil)
-		if err != nil {
-			require.Contains(t, known, contract.KindOf(err), "%v", err)
-		} else if c.Layers < 1000 {
-			require.NotEmpty(t, c.Params())
-			require.Len(t, c.Caches(), c.Layers)
+		for _, stated := range []*artifact.Config{nil, &parsed} { // of a config.json, and of a GGUF
+			c, err := ReadConfig(parsed, stated)
+			if err != nil {
+				require.Contains(t, known, contract.KindOf(err), "%v", err)
+			} else if c.Layers < 1000 {
+				require.NotEmpty(t, c.Params())
+				require.Len(t, c.Caches(), c.Layers)
+			}
 		}
 		if _, err := weights.ReadQuantization(parsed); err != nil {
 			require.Contains(t, known, contract.KindOf(err), "%v", err)

@@ -25,10 +25,10 @@ func stated(a *artifact.Artifact) *artifact.Config {
 	return &c
 }
 
-// has reports whether the config says anything at key.
-func (r reader) has(key string) bool {
+// lookup is what the config says at key; nil for nothing.
+func (r reader) lookup(key string) any {
 	v, _ := r.parsed.Lookup(key)
-	return v != nil
+	return v
 }
 
 // says reports whether the GGUF itself does.
@@ -82,7 +82,7 @@ func (r reader) ggufRope(c *Config, dims int) nn.RopeConfig {
 	} else {
 		rope = nn.ReadRope(r.Fields, dims, c.MaxPositions)
 	}
-	if !r.has(scaling+"original_max_position_embeddings") && c.MaxPositions > 1 {
+	if !r.Has(scaling+"original_max_position_embeddings") && c.MaxPositions > 1 {
 		rope.OriginalPositions = c.MaxPositions
 	} else if n := r.Int(scaling + "original_max_position_embeddings"); n > 1 {
 		rope.OriginalPositions = n
@@ -92,7 +92,7 @@ func (r reader) ggufRope(c *Config, dims int) nn.RopeConfig {
 	if rope.Kind == nn.RopeYarn {
 		plain = 1
 	}
-	if v := r.Float(scaling + "extrapolation_factor"); r.has(scaling+"extrapolation_factor") && v != plain {
+	if v := r.Float(scaling + "extrapolation_factor"); r.Has(scaling+"extrapolation_factor") && v != plain {
 		r.Unsupported(scaling+"extrapolation_factor", "%g is not computed for rotary positions of type %q", v, rope.Kind)
 	}
 	return rope

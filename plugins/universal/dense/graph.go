@@ -13,7 +13,7 @@ import (
 )
 
 // revision of what the graph computes (engine.Graph).
-const revision = 1
+const revision = 2
 
 // Graph is the generic entry of a graph table.
 func Graph() engine.Graph {

@@ -22,7 +22,11 @@ func (c Config) names(a *artifact.Artifact) names {
 		n.rules = c.ggufRules()
 	}
 	for _, t := range a.Tensors() {
-		n.stored[n.graph(t.Name)] = true
+		name := n.graph(t.Name)
+		n.stored[name] = true
+		if path, packed := strings.CutSuffix(name, ".qweight"); packed { // AutoAWQ's
+			n.stored[path+".weight"] = true
+		}
 	}
 	return n
 }

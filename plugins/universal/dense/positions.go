@@ -9,6 +9,12 @@ import (
 
 // positions reads how layers rotate.
 func (r reader) positions(c *Config) {
+	for _, key := range []string{"rope_scaling", "rope_parameters"} {
+		if _, ok := r.lookup(key).(map[string]any); r.Has(key) && !ok {
+			r.Corrupt(key, "is no object that says how positions are scaled")
+			return
+		}
+	}
 	dims := c.HeadDim
 	switch {
 	case c.Latent:
@@ -47,7 +53,7 @@ func (r reader) positions(c *Config) {
 // rotates says which layers rotate.
 func (r reader) rotates(c *Config) []bool {
 	out := slices.Repeat([]bool{true}, c.Layers)
-	if r.gguf && c.GGUF.Still && r.has("rope_finetuned") && !r.Flag("rope_finetuned") {
+	if r.gguf && c.GGUF.Still && r.Has("rope_finetuned") && !r.Flag("rope_finetuned") {
 		return make([]bool, c.Layers)
 	}
 	switch c.NoRope {
