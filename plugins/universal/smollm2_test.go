@@ -37,6 +37,8 @@ func TestSmolLM2AnswersAsMLXLMDoes(t *testing.T) {
 			Greedy   []int32
 			Text     string
 		}
+		TextIDs    []int32 `json:"text_ids"`
+		Perplexity map[string]float64
 	}
 	require.NoError(t, json.Unmarshal(data, &golden))
 	require.Equal(t, "The capital of France is Paris.", golden.Cases[0].Text)
@@ -54,6 +56,7 @@ func TestSmolLM2AnswersAsMLXLMDoes(t *testing.T) {
 		t.Logf("%q: prefill %d in %s, %d tokens in %s", c.Question, u.PromptTokens,
 			time.Duration(u.PrefillNs).Round(time.Millisecond), u.GeneratedTokens, time.Duration(u.DecodeNs).Round(time.Millisecond))
 	}
+	requirePerplexity(t, m, golden.TextIDs, golden.Perplexity)
 	stats := m.Stats()
 	t.Logf("plan %d MB: %v", plan.TotalBytes>>20, plan.Lines)
 	t.Logf("notes %v, kernels %v", plan.Notes, plan.Kernels)
