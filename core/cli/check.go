@@ -20,6 +20,7 @@ func (a *app) pluginCheckCommand() *cobra.Command {
 	o := check.Options{}
 	asJSON := jsonFlag(cmd)
 	cmd.Flags().StringVar(&o.Model, "model", "", "folder or .gguf file of a model that the plugin takes")
+	cmd.Flags().StringArrayVar(&o.Adapters, "adapter", nil, "folder of an adapter that fits the model; may be repeated")
 	cmd.Flags().StringSliceVar(&o.Only, "only", nil, "names of checks, all without")
 	list := cmd.Flags().Bool("list", false, "list the checks and run none")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -44,6 +45,14 @@ func (a *app) pluginCheckCommand() *cobra.Command {
 			if *into, err = filepath.Abs(path); err != nil {
 				return contract.Errorf(contract.InvalidArgument, path, "%w", err)
 			}
+		}
+		for i, path := range o.Adapters {
+			if o.Adapters[i], err = filepath.Abs(path); err != nil {
+				return contract.Errorf(contract.InvalidArgument, path, "%w", err)
+			}
+		}
+		if len(o.Adapters) > 0 && o.Model == "" {
+			return contract.Errorf(contract.InvalidArgument, "--adapter", "is of no use without --model")
 		}
 		if !*asJSON {
 			o.Each = func(r check.Result) { _ = r.Write(a.Out) } // a closed pipe shows at the end

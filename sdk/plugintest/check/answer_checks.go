@@ -306,6 +306,10 @@ func (s *subject) checkStopAt(ctx context.Context) error {
 
 // score gives one row of values for each position.
 func (s *subject) score(ctx context.Context, p *process, ids []int32, output cladev1.ScoreOutput) ([][]float32, error) {
+	return s.scoreAs(ctx, p, &cladev1.ScoreStart{Output: output}, ids)
+}
+
+func (s *subject) scoreAs(ctx context.Context, p *process, start *cladev1.ScoreStart, ids []int32) ([][]float32, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stream, err := p.rpc.Score(ctx)
@@ -313,7 +317,7 @@ func (s *subject) score(ctx context.Context, p *process, ids []int32, output cla
 		return nil, contract.FromStatus(err)
 	}
 	for _, m := range []*cladev1.ScoreRequest{
-		{Message: &cladev1.ScoreRequest_Start{Start: &cladev1.ScoreStart{Output: output}}},
+		{Message: &cladev1.ScoreRequest_Start{Start: start}},
 		{Message: &cladev1.ScoreRequest_Ids{Ids: &cladev1.IdsChunk{Ids: ids}}},
 		{Message: &cladev1.ScoreRequest_PromptEnd{PromptEnd: &cladev1.PromptEnd{}}},
 	} {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,7 +45,11 @@ func options(t *testing.T, fault string, shape echo.Shape) Options {
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "model")
 	require.NoError(t, echo.WriteModel(dir, shape))
-	return Options{Path: exe, Model: dir, Runtime: "/nonexistent", Env: []string{envFault + "=" + fault, "GORACE=atexit_sleep_ms=0"}}
+	adapters := []string{filepath.Join(dir, "..", "one"), filepath.Join(dir, "..", "two")}
+	for i, path := range adapters {
+		require.NoError(t, echo.WriteAdapter(path, uint64(i)))
+	}
+	return Options{Path: exe, Model: dir, Adapters: adapters, Runtime: "/nonexistent", Env: []string{envFault + "=" + fault, "GORACE=atexit_sleep_ms=0"}}
 }
 
 func TestTheEchoFamilyKeepsTheContract(t *testing.T) {
@@ -52,5 +57,8 @@ func TestTheEchoFamilyKeepsTheContract(t *testing.T) {
 	require.NoError(t, err)
 	for _, x := range r.Results {
 		require.NotEqual(t, Failed, x.Status, "%s: %s", x.Name, x.Reason)
+		if strings.HasPrefix(x.Name, "adapters-") {
+			require.Equal(t, Passed, x.Status, "%s: %s", x.Name, x.Reason)
+		}
 	}
 }

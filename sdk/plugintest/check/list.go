@@ -18,7 +18,7 @@ type check struct {
 
 // checks in the order they run.
 func checks() []check {
-	return slices.Concat(processChecks(), describeChecks(), planChecks(), openChecks(), answerChecks(), optionChecks(), rowChecks(), otherChecks(),
+	return slices.Concat(processChecks(), describeChecks(), planChecks(), openChecks(), answerChecks(), optionChecks(), rowChecks(), adapterChecks(), otherChecks(),
 		endChecks())
 }
 

@@ -40,7 +40,7 @@ const (
 	noExit        = "no exit"
 	orphan        = "orphan"
 	deafToUnknown = "deaf to unknown fields"
-	ignoredOption = "ignored adapter"
+	ignoredOption = "ignored priority"
 	ignoredPath   = "ignored option of the composition"
 	openTwice     = "open twice"
 	anyPlan       = "any plan"
@@ -166,7 +166,7 @@ func (m *mutant) Generate(s grpc.BidiStreamingServer[cladev1.GenerateRequest, cl
 func (s *stream) Recv() (*cladev1.GenerateRequest, error) {
 	r, err := s.BidiStreamingServer.Recv()
 	if err == nil && s.fault == ignoredOption && r.GetStart() != nil {
-		r.GetStart().Adapter = nil
+		r.GetStart().Priority = nil
 	}
 	return r, err
 }
@@ -224,6 +224,13 @@ var mutants = []struct {
 	{string(echo.UncheckedIDs), "prompt-limits", "a prompt of the id -1 is accepted"},
 	{string(echo.EndlessContext), "prompt-limits", "as many ids as the context has is accepted"},
 	{string(echo.GrowingMemory), "memory-returns", "active memory grew from"},
+	{string(echo.IgnoredAdapter), "adapters-choose", "the adapter does nothing"},
+	{string(echo.BlindChoice), "adapters-choose", "none-such\" is accepted"},
+	{string(echo.SharedCache), "adapters-choose", "beside requests with others answers otherwise than alone: token"},
+	{string(echo.HalfAdapter), "adapters-whole", "an adapter with a value that is no number is accepted"},
+	{string(echo.TwiceLoaded), "adapters-load", "a second adapter of one name is accepted"},
+	{string(echo.EagerUnload), "adapters-unload", "it returned while the request still ran"},
+	{string(echo.LostAdapter), "adapters-unload", "a request whose adapter was unloaded: token"},
 	{string(echo.ShiftedScore), "score", "Score and Generate are not of one model"},
 
 	{earlyOutput, "handshake", `its first line of output is "loading the runtime ..."`},
@@ -231,7 +238,7 @@ var mutants = []struct {
 	{noExit, "drain", "the process lives on 1s after Shutdown"},
 	{orphan, "liveness", "an orphan would hold the model's memory"},
 	{deafToUnknown, "unknown-fields", "field 2047 of StatsRequest is accepted"},
-	{ignoredOption, "options-refused", "adapter is not declared and is accepted"},
+	{ignoredOption, "options-refused", "priority is not declared and is accepted"},
 	{ignoredPath, "plan-options", "composition.kernels is not declared and is accepted"},
 	{plainErrors, "plan-decision", "a request with another graph is refused as internal"},
 	{openTwice, "open-once", "a second Open in one process is accepted"},

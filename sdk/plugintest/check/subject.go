@@ -22,6 +22,8 @@ type Options struct {
 	Path string
 	// Model is a folder or a .gguf file that the plugin takes; empty leaves out what needs one.
 	Model string
+	// Adapters are folders of adapters that fit the model; empty leaves out what needs one.
+	Adapters []string
 	// Runtime is the folder that the plugin gets as CLADE_RUNTIME.
 	Runtime string
 	// Env is added to what a host passes, as KEY=value.

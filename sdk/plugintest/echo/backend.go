@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/artifact/lora"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/plugin"
@@ -36,6 +37,9 @@ type settings struct {
 	depth                                                  int // tokens drafted at once
 	eos                                                    []int32
 	tensor                                                 artifact.Tensor
+	given                                                  []*cladev1.Artifact // adapters that the model is opened with
+	preset                                                 []contract.AdapterUse
+	adapterBytes                                           uint64 // of those and of others that are loaded later
 }
 
 const (
@@ -46,6 +50,8 @@ const (
 	// cached is how many sequences the prefix cache keeps.
 	cached       = 8
 	processBytes = 64 << 20
+	// maxAdapterBytes is far more than any adapter of an echo has.
+	maxAdapterBytes = 1 << 30
 )
 
 func (b *backend) Plan(_ context.Context, req *cladev1.PlanRequest) (*cladev1.Plan, error) {
@@ -76,6 +82,9 @@ func (b *backend) Plan(_ context.Context, req *cladev1.PlanRequest) (*cladev1.Pl
 		},
 		GraphEntry: "state", Context: uint32(s.context), BytesPerToken: uint64(s.rows * tokenBytes), Device: Device, Dtype: "float32",
 	}
+	if s.adapterBytes > 0 {
+		p.Lines = append(p.Lines, &cladev1.MemoryLine{Name: "adapters", Bytes: s.adapterBytes, Detail: fmt.Sprintf("%d with the model", len(s.given))})
+	}
 	for _, l := range p.Lines {
 		p.TotalBytes += l.Bytes
 	}
@@ -87,8 +96,8 @@ func (b *backend) settle(spec *cladev1.ModelSpec) (s settings, a *artifact.Artif
 	if spec.Implementation != nil {
 		return s, nil, unhonoured("implementation", "%q is not one of this plugin's", *spec.Implementation)
 	}
-	if len(spec.Artifacts) != 1 {
-		return s, nil, unhonoured("artifacts", "a model is opened alone")
+	if err := s.readAdapters(spec); err != nil {
+		return s, nil, err
 	}
 	if spec.GetGraphEntry() != "" && spec.GetGraphEntry() != "state" && spec.GetGraphRequired() {
 		return s, nil, contract.Errorf(contract.InvalidArgument, "graph_entry", "%q is not one of: state", spec.GetGraphEntry())
@@ -134,6 +143,35 @@ func (s *settings) readConfig(c artifact.Config) error {
 		s.eos = append(s.eos, int32(id))
 	}
 	return err
+}
+
+// readAdapters takes what is opened with the model: adapters, and nothing else.
+func (s *settings) readAdapters(spec *cladev1.ModelSpec) error {
+	s.adapterBytes = spec.Composition.GetAdapterBytes()
+	if s.adapterBytes > maxAdapterBytes {
+		return invalid("adapter_bytes", "%d: no echo has adapters of that size", s.adapterBytes)
+	}
+	for i, a := range spec.Artifacts {
+		switch {
+		case i == 0:
+		case a.Role != cladev1.Role_ROLE_ADAPTER || a.Id == nil:
+			return unhonoured("artifacts", "a model is opened with adapters alone, each with an id")
+		default:
+			opened, err := lora.Open(a.Path)
+			if err != nil {
+				return err
+			}
+			s.given, s.adapterBytes = append(s.given, a), s.adapterBytes+uint64(opened.StoredBytes())
+			_ = opened.Close() // only read
+		}
+	}
+	for _, id := range spec.Composition.GetAdapters() {
+		if !slices.ContainsFunc(s.given, func(a *cladev1.Artifact) bool { return a.GetId() == id }) {
+			return invalid("adapters", "%s is not among the artifacts", id)
+		}
+		s.preset = append(s.preset, contract.AdapterUse{ID: id})
+	}
+	return nil
 }
 
 func (s *settings) compose(c *cladev1.Composition, loose bool) error {
@@ -225,6 +263,16 @@ func (b *backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 		Phase: "weights", BytesDone: 4 * weightCount, BytesTotal: 4 * weightCount, TensorsDone: 1, TensorsTotal: 1,
 	}}})
 	m := newModel(s, weights, b.faults)
+	for _, a := range s.given {
+		scale := 1.0
+		if a.Scale != nil {
+			scale = *a.Scale
+		}
+		if err := m.adapters.load(a.GetId(), a.Path, scale); err != nil {
+			_ = m.Close() // the first error is the one to tell
+			return nil, err
+		}
+	}
 	m.facts = &cladev1.ModelFacts{
 		Family: Name, Graph: Graph, GraphEntry: "state", Loader: req.Model.Profile.GetLoader(), Loop: req.Model.Profile.GetLoop(),
 		Device: Device, Dtype: "float32", VocabSize: uint32(s.vocab), ContextLength: uint32(s.context), EosTokenIds: s.eos,

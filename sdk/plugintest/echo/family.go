@@ -48,6 +48,8 @@ var options = map[string]string{
 	"rows": "1 to 64 requests in one step", "prefill_chunk": "tokens of one step of a prompt", "context": "most tokens of a sequence",
 	"max_generation": "most tokens of one answer", "memory_budget_bytes": "a plan beyond it is not opened",
 	"draft.depth": "most tokens drafted at once, 1 to 64, of the kind ngram", "speculation.enabled": "whether they are, for a request",
+	"adapters": "ids, among the artifacts, of what requests have that choose nothing", "adapter_bytes": "most bytes of adapters loaded later",
+	"adapter":       "loaded adapters by id, joined by +, each perhaps with :scale; none is the model alone",
 	"deterministic": "always so", "threads": "a share that changes nothing",
 
 	"max_tokens": "most tokens of the answer", "stop_token_ids": "end it; not emitted", "choice": "part of the noise key",

@@ -54,6 +54,16 @@ const (
 	IgnoredBudget Fault = "ignored budget"
 	// RashDraft takes drafts without asking the model.
 	RashDraft Fault = "rash draft"
+	// IgnoredAdapter answers as the model alone, BlindChoice where the adapter is unknown; SharedCache restores what another adapter
+	// computed; HalfAdapter takes one whose values are not numbers; TwiceLoaded loads two of one name; EagerUnload does not wait for
+	// the requests that have it, LostAdapter takes it from them.
+	IgnoredAdapter Fault = "ignored choice of adapters"
+	BlindChoice    Fault = "blind choice"
+	SharedCache    Fault = "shared cache"
+	HalfAdapter    Fault = "half adapter"
+	TwiceLoaded    Fault = "twice loaded"
+	EagerUnload    Fault = "eager unload"
+	LostAdapter    Fault = "lost adapter"
 	// LooseValues takes values of a composition that it does not have.
 	LooseValues Fault = "loose values"
 )

@@ -17,6 +17,7 @@ import (
 type row struct {
 	*request
 	model    *model
+	stack    stack
 	slot     *slot
 	sampler  *sampler
 	reuse    bool
@@ -44,15 +45,20 @@ func (m *model) Generate(ctx context.Context, job *plugin.GenerateJob, emit func
 	if err != nil {
 		return err
 	}
+	taken, err := m.adapters.take(job.Start.Adapter)
+	if err != nil {
+		return err
+	}
+	defer taken.release()
 	s, err := m.enter(ctx)
 	if err != nil {
 		return err
 	}
-	r := &row{request: req, model: m, slot: s, reuse: job.Start.GetPrefixCache(), out: make(chan event, 1), began: time.Now()}
+	r := &row{stack: taken, request: req, model: m, slot: s, reuse: job.Start.GetPrefixCache(), out: make(chan event, 1), began: time.Now()}
 	r.sampler = &sampler{request: req, row: make([]float64, m.vocab), faults: m.faults}
 	r.stopAt.Store(-1)
 	if r.reuse {
-		r.cached = m.restore(r.ids, s)
+		r.cached = m.restore(r.ids, taken.word(), s)
 	}
 	m.join(r)
 	defer func() {
@@ -176,7 +182,7 @@ func (r *row) feed(n int, beside *row) {
 		if at > 0 {
 			before = r.slot.states[at-1]
 		}
-		state := r.model.next(before, at, r.ids[at])
+		state := adapted(r.model.next(before, at, r.ids[at]), r.stack.word())
 		if beside != nil {
 			state = mix(state, uint64(beside.ids[len(beside.ids)-1]))
 		}
@@ -184,10 +190,18 @@ func (r *row) feed(n int, beside *row) {
 	}
 }
 
+// adapted is the state with what adapters make of it.
+func adapted(state, word uint64) uint64 {
+	if word == 0 {
+		return state
+	}
+	return mix(state, word)
+}
+
 func (r *row) end(reason cladev1.FinishReason, made int) *cladev1.Finish {
 	p := proto.Clone(r.model.provenance).(*cladev1.Provenance)
 	p.Threads = r.model.threads.Load()
-	p.Resumed = r.resumed
+	p.Resumed, p.Adapters = r.resumed, r.stack.names
 	if r.temperature > 0 {
 		p.Seed = &r.seed
 	}
@@ -209,12 +223,17 @@ func (m *model) Score(ctx context.Context, job *plugin.ScoreJob, emit func(*clad
 	if len(job.IDs) > m.context {
 		return contract.Errorf(contract.ContextTooLong, "ids", "%d tokens, the context is %d", len(job.IDs), m.context)
 	}
+	taken, err := m.adapters.take(job.Start.Adapter)
+	if err != nil {
+		return err
+	}
+	defer taken.release()
 	state, row := uint64(0), make([]float64, m.vocab)
 	for i, id := range job.IDs {
 		if err := context.Cause(ctx); err != nil {
 			return contract.Errorf(contract.Cancelled, Name, "%w", err)
 		}
-		state = m.next(state, i, id)
+		state = adapted(m.next(state, i, id), taken.word())
 		m.logits(state, row)
 		at := uint32(i)
 		if m.faults.has(ShiftedScore) {

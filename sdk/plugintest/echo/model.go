@@ -24,6 +24,8 @@ type model struct {
 	facts      *cladev1.ModelFacts
 	provenance *cladev1.Provenance
 
+	adapters *adapters
+
 	slots   chan *slot
 	waiting atomic.Int32
 	threads atomic.Uint32
@@ -45,11 +47,13 @@ type slot struct{ states []uint64 }
 // sequence is what the prefix cache keeps.
 type sequence struct {
 	ids    []int32
+	word   uint64 // of the adapters that they were computed with
 	states []uint64
 }
 
 func newModel(s settings, weights []float32, f faults) *model {
 	m := &model{
+		adapters: &adapters{faults: f, limit: s.adapterBytes, preset: s.preset},
 		settings: s, faults: f, weights: weights, slots: make(chan *slot, s.rows), wake: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	for range s.rows {
@@ -137,19 +141,22 @@ func (m *model) leave(r *row) {
 // remember keeps a sequence for the prefix cache.
 func (m *model) remember(r *row) {
 	n := len(r.slot.states)
-	m.cache = append(m.cache, sequence{slices.Clone(r.ids[:n]), slices.Clone(r.slot.states)})
+	m.cache = append(m.cache, sequence{slices.Clone(r.ids[:n]), r.stack.word(), slices.Clone(r.slot.states)})
 	if len(m.cache) > cached {
 		m.cache = slices.Delete(m.cache, 0, 1)
 	}
 }
 
 // restore copies the states that a prompt shares with a kept sequence into a slot; the last token is always evaluated.
-func (m *model) restore(ids []int32, s *slot) int {
+func (m *model) restore(ids []int32, word uint64, s *slot) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	most := 0
 	for _, c := range m.cache {
 		n := 0
+		if c.word != word && !m.faults.has(SharedCache) {
+			continue
+		}
 		for n < min(len(c.ids), len(ids)-1) && c.ids[n] == ids[n] {
 			n++
 		}
@@ -187,7 +194,7 @@ func (m *model) Facts() *cladev1.ModelFacts { return m.facts }
 func (m *model) memory() *cladev1.MemoryStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	active := 4*len(m.weights) + m.settings.rows*m.context*8 + len(m.kept)<<20
+	active := int(m.adapters.bytes()) + 4*len(m.weights) + m.settings.rows*m.context*8 + len(m.kept)<<20
 	for _, c := range m.cache {
 		active += len(c.ids) * tokenBytes
 	}
