@@ -69,4 +69,7 @@ void splits();
 // The gated delta network's (delta_test.cpp).
 void delta();
 
+// Those of mixtures of experts (experts_test.cpp).
+void experts();
+
 }  // namespace clade
