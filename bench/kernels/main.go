@@ -91,6 +91,11 @@ func run(dir string, threads, repeats int) error {
 	if err := b.attend(0, 512); err != nil {
 		return err
 	}
+	for _, rows := range []int{1, 512} {
+		if err := errors.Join(b.delta(rows, true), b.delta(rows, false)); err != nil {
+			return err
+		}
+	}
 	return w.Close()
 }
 
