@@ -14,13 +14,16 @@ import (
 	"github.com/clademl/clade/sdk/plugintest/tiny"
 )
 
-// The binary that `make build` made, on a tiny model of each loader.
+// The binary that `make build` made, on tiny models; with -tags full, of every graph.
 func TestThePluginKeepsTheContract(t *testing.T) {
 	exe, err := filepath.Abs("../../bin/plugins/qwen/clade-qwen")
 	require.NoError(t, err)
 	_, err = os.Stat(exe)
 	require.NoError(t, err, "make build makes it")
-	for _, c := range slices.Concat(tiny.Qwen3("qwen3-f32", "qwen3-gguf-q8_0.gguf"), tiny.Qwen35("qwen35-hf")) {
+	for _, c := range slices.Concat(tiny.Qwen3(), tiny.Qwen3MoE(), tiny.Qwen35(), tiny.Qwen35MoE()) {
+		if !slices.Contains(held, c.Name) {
+			continue
+		}
 		t.Run(c.Name, func(t *testing.T) {
 			path, err := c.Write(t.TempDir())
 			require.NoError(t, err)

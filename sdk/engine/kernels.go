@@ -89,7 +89,7 @@ func (d *draft) checkKernels() error {
 	}
 	if d.kernelPolicy == kernelsFast {
 		if rounded, exact := d.Weights.Rounding(d.target()); rounded == 0 {
-			return unhonoured("kernels", "fast rounds activations for quantized weights, and this model has none (%s)", exact).
+			return unhonoured("kernels", "fast rounds activations for quantized weights, and this model has none that it could be done for (%s)", exact).
 				WithNext("use kernels=auto")
 		}
 	}
@@ -113,7 +113,7 @@ func (d *draft) notes() []string {
 		rounded, exact := d.Weights.Rounding(target)
 		note := fmt.Sprintf("kernels=fast: activations are rounded to 8 bits in front of %d matrices", rounded)
 		if exact != "" {
-			note += fmt.Sprintf("; not of those that are not quantized (%s)", exact)
+			note += fmt.Sprintf("; not in front of others (%s)", exact)
 		}
 		notes = append(notes, note)
 	}

@@ -117,13 +117,15 @@ func (s *Set) Quantized() string {
 }
 
 // Rounding says how many matrices multiply activations rounded to 8 bits when loaded for a target with Int8, and which do not
-// ("1 BF16"); empty when all do.
+// ("1 BF16", "3 affine 4-bit in groups of 32 of experts"); empty when all do.
 func (s *Set) Rounding(target Target) (rounded int, exact string) {
 	counts := map[string]int{}
 	for _, src := range s.sources {
 		switch {
 		case !target.packs(src):
-		case src.codec.packings(target.DType)[0].affine == nil, src.Experts:
+		case src.Experts:
+			counts[src.codec.String()+" of experts"]++
+		case src.codec.packings(target.DType)[0].affine == nil:
 			counts[src.codec.String()]++
 		default:
 			rounded++

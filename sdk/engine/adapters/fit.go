@@ -53,6 +53,9 @@ func Fit(a *lora.Adapter, m Model) (Fitted, error) {
 		switch {
 		case !ok || shape == nil:
 			return refuse("the model has no such linear layer that takes adapters")
+		case len(shape) == 3:
+			return Fitted{}, contract.Errorf(contract.UnsupportedOption, module.A.File+": "+module.Path, "changes the matrices of experts, which take no adapters").
+				WithNext("use an adapter of other layers")
 		case len(shape) != 2 || shape[0] != module.Out || shape[1] != module.In:
 			return refuse("changes a layer of %d by %d, the model's is %v", module.Out, module.In, shape)
 		case seen[layer] != "":

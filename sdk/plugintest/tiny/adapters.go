@@ -96,3 +96,23 @@ func adapterStore(weights string) func(Checkpoint, string) error {
 		return nil
 	}
 }
+
+// Adapter stores tensors as an adapter of rank 4: as PEFT does, or mlx-lm. Tensors without values are drawn.
+func Adapter(name string, peft bool, tensors ...Tensor) Checkpoint {
+	c := Checkpoint{Name: name, Tensors: tensors, store: adapterStore("adapters.safetensors")}
+	c.Config = map[string]any{"fine_tune_type": "lora", "num_layers": -1, "lora_parameters": map[string]any{"rank": 4, "scale": 2.0, "dropout": 0.0}}
+	if peft {
+		c.Config = map[string]any{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none", "target_modules": "all-linear"}
+		c.store = adapterStore("adapter_model.safetensors")
+	}
+	for i, t := range c.Tensors {
+		n := 1
+		for _, d := range t.Shape {
+			n *= d
+		}
+		if t.Values == nil {
+			c.Tensors[i].Values = gaussian(78, name+t.Name, n, 0, 0.3)
+		}
+	}
+	return c
+}

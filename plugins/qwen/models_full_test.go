@@ -1,0 +1,5 @@
+//go:build full
+
+package main
+
+var held = []string{"qwen3-f32", "qwen3-gguf-q8_0.gguf", "qwen3-moe-hf", "qwen35-hf", "qwen35-moe-hf-mtp", "qwen35-moe-affine4"}
