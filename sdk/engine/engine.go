@@ -175,7 +175,7 @@ func (e *Engine) submit(r *row) error {
 		}
 		r.submitted = now
 		if e.memory.on && r.gen != nil && r.gen.remember && kv.Forgets(e.layout.Caches) {
-			r.captures, r.Cut = r.capturesOf(), r.cut
+			r.captures, r.Cut, r.passes = r.capturesOf(), r.cut, kv.Captures(e.layout.Caches)
 		}
 		refused <- e.enter(r, now)
 	})

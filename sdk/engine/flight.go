@@ -191,7 +191,7 @@ func (e *Engine) forward(s *mlx.Scope, f, before *flight) error {
 		if g.Drafts > 0 {
 			r.cache.Mark()
 		}
-		segments[i] = kv.Segment{Cache: r.cache, Tokens: g.Tokens}
+		segments[i] = kv.Segment{Cache: r.cache, Tokens: g.Tokens, Keep: r.keeps(g)}
 		f.places = append(f.places, total)
 		total += g.Tokens
 		if slices.Contains(f.asked, i) {

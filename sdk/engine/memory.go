@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/clademl/clade/sdk/engine/prefix"
+	"github.com/clademl/clade/sdk/engine/schedule"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
 )
@@ -113,7 +114,7 @@ func (e *Engine) remember(s *mlx.Scope, r *row, n int) {
 		return prefix.Piece[*kv.Run]{Payload: run, From: from - first, Tokens: to - from}, err
 	}
 	err := e.memory.runs.Insert(r.namespace(), ids, copied)
-	if err == nil && r.cache.Forgets() && r.cache.Offset() == n {
+	if err == nil && r.cache.Forgets() && r.cache.Ends(n) {
 		err = e.memory.runs.Renew(r.namespace(), ids, copied, func(pieces []prefix.Piece[*kv.Run]) bool {
 			_, usable := r.cache.Usable(behind(pieces, 0))
 			return usable == n
@@ -155,20 +156,36 @@ func (r *row) capturesOf() []int {
 	return slices.DeleteFunc(out, func(at int) bool { return at <= 0 || at >= ids })
 }
 
-// cut says how many of n tokens behind the first ones a forward of the row may take: it ends where the cache is captured.
+// cut says how many of n tokens behind the first ones a forward of the row may take: it ends where the cache is captured, the place
+// that it is captured at on the way aside.
 func (r *row) cut(first, n int) int {
-	if at, _ := slices.BinarySearch(r.captures, first+1); at < len(r.captures) {
+	at, _ := slices.BinarySearch(r.captures, first+1)
+	if r.passes {
+		at++
+	}
+	if at < len(r.captures) {
 		return min(n, r.captures[at]-first)
 	}
 	return n
 }
 
-// capture keeps what rows have computed up to a place where their caches have to be.
+// keeps is the place, behind so many of a segment's tokens, at which the row's cache is captured on the way.
+func (r *row) keeps(g schedule.Segment) []int {
+	at, _ := slices.BinarySearch(r.captures, g.First+1)
+	if !r.passes || at == len(r.captures) || r.captures[at] >= g.First+g.Tokens {
+		return nil
+	}
+	return []int{r.captures[at] - g.First}
+}
+
+// capture keeps what rows have computed up to the places where their caches have to be.
 func (e *Engine) capture(s *mlx.Scope, f *flight) {
 	for i, g := range f.segments {
 		r := f.rows[i]
-		if _, found := slices.BinarySearch(r.captures, g.First+g.Tokens); found && !r.over && r.cache.Offset() == g.First+g.Tokens {
-			e.remember(s, r, g.First+g.Tokens)
+		for _, n := range append(r.keeps(g), g.Tokens) {
+			if _, found := slices.BinarySearch(r.captures, g.First+n); found && r.cache != nil && r.cache.Ends(g.First+n) {
+				e.remember(s, r, g.First+n)
+			}
 		}
 	}
 }

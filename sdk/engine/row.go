@@ -34,6 +34,7 @@ type row struct {
 	followers []*row // choices of the same prompt that wait until it is computed
 
 	captures []int // see capturesOf
+	passes   bool  // a forward may pass one of them
 	stop     int32 // the id that ended the text, which is not one of ids, if stopped
 	stopped  bool
 

@@ -38,6 +38,16 @@ type KVBytes struct {
 	Element int64
 	// Bits and Group describe affine storage: each group keeps a two-byte scale and a two-byte bias.
 	Bits, Group int64
+	// Keys and Values are a turbo scheme's bits: each row is words of four bytes, a scale for each block and the codes.
+	Keys, Values int64
+}
+
+// turboRow is the bytes of a row of dim columns, whose blocks are the largest power of two that divides them.
+func turboRow(dim, bits int64) int64 {
+	if dim == 0 {
+		return 0
+	}
+	return 4 * (dim/(dim&-dim) + (dim*bits+31)/32)
 }
 
 // affineOverhead is a group's scale and bias, in bytes.
@@ -59,8 +69,11 @@ const halfBytes = 2
 
 // TokenBytes is what one token takes in this layer.
 func (l LayerCache) TokenBytes(k KVBytes) int64 {
-	if l.Kind == LinearLayer {
+	switch {
+	case l.Kind == LinearLayer:
 		return 0
+	case k.Keys > 0:
+		return l.Heads * (turboRow(l.KeyDim, k.Keys) + turboRow(l.ValueDim, k.Values))
 	}
 	return k.of(l.Heads * (l.KeyDim + l.ValueDim))
 }

@@ -297,8 +297,7 @@ func KVFromProto(p *cladev1.KvScheme) (KV, error) {
 	return again, nil
 }
 
-// of is how the scheme stores layer i; element is the bytes of the compute dtype. Turbo is counted as two bytes, the most
-// that any codec of that name took: the plan counts the codes.
+// of is how the scheme stores layer i; element is the bytes of the compute dtype.
 func (k KV) of(i int, l LayerCache, element int64) KVBytes {
 	plain := KVBytes{Element: element}
 	switch {
@@ -306,8 +305,10 @@ func (k KV) of(i int, l LayerCache, element int64) KVBytes {
 		return plain
 	case k.Plain == F32KV:
 		return KVBytes{Element: 4}
-	case k.Plain == BF16KV, k.K > 0 && l.Kind == FullLayer:
+	case k.Plain == BF16KV:
 		return KVBytes{Element: halfBytes}
+	case k.K > 0 && l.Kind == FullLayer:
+		return KVBytes{Keys: k.K, Values: k.V}
 	case k.Bits > 0:
 		return KVBytes{Bits: k.Bits, Group: k.Group}
 	}

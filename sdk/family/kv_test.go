@@ -1,6 +1,7 @@
 package family
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -147,12 +148,25 @@ func TestSchemesStoreOnlyTheLayersTheyConvert(t *testing.T) {
 		"layers:1=8":     100*f32 + 10*eight + 1000,
 		"layers:0=4,1=8": 100*four + 10*eight + 1000,
 		"layers:2=4,3=4": 100*f32 + 10*f32 + 1000,
-		"turbo":          100*half + 10*f32 + 1000,
+		"turbo":          100*(68+28) + 10*f32 + 1000,
+		"turbo:k4v4":     100*(36+36) + 10*f32 + 1000,
 	} {
 		k, err := ParseKV(text)
 		require.NoError(t, err)
 		require.Equal(t, want, g.SchemeBytes(100, 1, k, 4), text)
 		require.Equal(t, 2*want, g.SchemeBytes(100, 2, k, 4), text)
+	}
+}
+
+// SmolLM2's figures in docs/kv.md are what buffers take; heads of 80 have blocks of 16.
+func TestTurboIsCountedAsItIsStored(t *testing.T) {
+	smol := Geometry{Layers: slices.Repeat([]LayerCache{{Kind: FullLayer, Heads: 3, KeyDim: 64, ValueDim: 64}}, 30)}
+	odd := Geometry{Layers: []LayerCache{{Kind: FullLayer, Heads: 2, KeyDim: 80, ValueDim: 80}}}
+	for text, want := range map[string][2]int64{"turbo": {8640, 2 * 4 * (5 + 20 + 5 + 8)}, "turbo:k4v4": {6480, 2 * 4 * 2 * 15}, "turbo:k4v3": {5760, 2 * 4 * (15 + 13)}} {
+		k, err := ParseKV(text)
+		require.NoError(t, err)
+		require.Equal(t, want[0], smol.SchemeBytes(1, 1, k, 4), text)
+		require.Equal(t, want[1], odd.SchemeBytes(1, 1, k, 4), text)
 	}
 }
 

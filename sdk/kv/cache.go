@@ -27,6 +27,16 @@ func New(specs []Spec, kernels bool) *Cache { return (*Pool)(nil).Cache(specs, k
 // Offset is the number of tokens held: the position of the next one.
 func (c *Cache) Offset() int { return c.offset }
 
+// Ends reports whether a copy that ends behind n tokens can be gone on with, also where layers forget.
+func (c *Cache) Ends(n int) bool {
+	for i, l := range c.layers {
+		if l, ok := l.(*state); ok && l.at(n, c.offset) == nil || n != c.offset && c.specs[i].slots() > 0 {
+			return false
+		}
+	}
+	return n > 0 && n <= c.offset
+}
+
 // Mark makes the present offset one that Rewind can return to, until tokens are added behind another Mark. Keys and values need
 // nothing for it; a state that every token changes is kept as it is now.
 func (c *Cache) Mark() {

@@ -55,6 +55,17 @@ func Forgets(specs []Spec) bool {
 // adopting is a storage that may hold what was read of a run otherwise than as it was read.
 type adopting interface{ adopt(p part, tokens int) part }
 
+// Captures reports whether a Cache that forgets can be captured at any of a forward's tokens (Segment.Keep), not only at the last:
+// it has states, and no windows.
+func Captures(specs []Spec) bool {
+	for _, p := range specs {
+		if p.slots() > 0 {
+			return false
+		}
+	}
+	return Forgets(specs)
+}
+
 // returning is a storage that cannot simply forget its last tokens.
 type returning interface {
 	// mark keeps what there is behind offset tokens, until the next mark.

@@ -149,6 +149,20 @@ func TestTheNextTurnComputesOnlyNewTokensAndAGap(t *testing.T) {
 	}
 }
 
+// A forward passes a place where the state is kept: the prompt is computed in one, and the next turn goes on from there.
+func TestAStateIsKeptOnTheWayThroughAForward(t *testing.T) {
+	cold, e := open(t, engine.Config{PrefillChunk: 512}), open(t, engine.Config{PrefillChunk: 512, PrefixBytes: 1 << 30})
+	prompt := tiny.Prompt(300, 256)
+	enginetest.Generate(t, e, prompt, greedy(1))
+	forwards, _ := e.Progress()
+	require.EqualValues(t, 1, forwards)
+	changed := slices.Concat(prompt[:297], []int32{1, 2, 3, 4})
+	want, _ := enginetest.Generate(t, cold, changed, greedy(8))
+	got, finish := enginetest.Generate(t, e, changed, greedy(8))
+	require.Equal(t, want, got)
+	require.EqualValues(t, 296, finish.Usage.CachedTokens)
+}
+
 // The token that stopped an answer begins the next turn: its state is kept too.
 func TestTheTokenThatStoppedIsKept(t *testing.T) {
 	prompt := tiny.Prompt(20, 256)
