@@ -78,6 +78,7 @@ func sound(ctx context.Context, e engine, misses int) error {
 type cladeEngine struct {
 	model *loader.Model
 	text  string
+	graph string // the entry of the graph table that runs
 }
 
 // openClade opens a model with these wishes.
@@ -87,6 +88,11 @@ func openClade(ctx context.Context, root, model string, w compose.Wishes) (*clad
 
 // openWith opens it with what goes with it.
 func openWith(ctx context.Context, root, model string, w compose.Wishes, choices loader.Choices) (*cladeEngine, error) {
+	return openAs(ctx, root, model, loader.Wishes{Wishes: w}, choices)
+}
+
+// openAs opens it on a graph of its own, where one is named.
+func openAs(ctx context.Context, root, model string, w loader.Wishes, choices loader.Choices) (*cladeEngine, error) {
 	if w.PrefixCache == "" {
 		w.PrefixCache = "0" // a prompt that is measured is computed
 	}
@@ -111,7 +117,7 @@ func openWith(ctx context.Context, root, model string, w compose.Wishes, choices
 	if err != nil {
 		return nil, err
 	}
-	p, err := d.Plan(ctx, loader.Wishes{Wishes: w})
+	p, err := d.Plan(ctx, w)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -123,7 +129,7 @@ func openWith(ctx context.Context, root, model string, w compose.Wishes, choices
 	for _, note := range p.Plan.GetNotes() {
 		text += "; " + note
 	}
-	return &cladeEngine{model: m, text: text}, nil
+	return &cladeEngine{model: m, text: text, graph: p.Plan.GetGraphEntry()}, nil
 }
 
 func (c *cladeEngine) run(ctx context.Context, ids []int32, n uint32) (first, total time.Duration, out []int32, err error) {
