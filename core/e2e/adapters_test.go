@@ -2,13 +2,16 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +22,7 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/plugintest/tiny"
 )
 
@@ -315,4 +319,59 @@ func TestTheCommandLineLoadsListsAndAsksWithAdapters(t *testing.T) {
 	r = cladeIn(t, home, "serve", model, "--adapter-dir", dir)
 	require.Equal(t, 2, r.code)
 	require.Contains(t, r.errors, "give --adapter-memory too")
+}
+
+// embedderAdapter writes an adapter of the first layer's queries for a model.
+func embedderAdapter(t *testing.T, model string) string {
+	t.Helper()
+	const rank = 2
+	a, err := artifact.Open(model)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, a.Close()) }()
+	at := slices.IndexFunc(a.Tensors(), func(w artifact.Tensor) bool { return strings.HasSuffix(w.Name, "layers.0.self_attn.q_proj.weight") })
+	require.GreaterOrEqual(t, at, 0)
+	w := a.Tensors()[at]
+	dir, module := t.TempDir(), "model.layers.0.self_attn.q_proj"
+	write(t, filepath.Join(dir, "adapter_config.json"), object{"fine_tune_type": "lora", "lora_parameters": object{"rank": rank, "scale": 4.0}})
+	var halves []artifact.NewTensor
+	for name, shape := range map[string][]int64{".lora_a": {w.Shape[1], rank}, ".lora_b": {rank, w.Shape[0]}} {
+		half := artifact.NewTensor{Name: module + name, DType: artifact.F32, Shape: shape}
+		for i := range shape[0] * shape[1] {
+			half.Data = binary.LittleEndian.AppendUint32(half.Data, math.Float32bits(float32(i%7)/16-0.1))
+		}
+		halves = append(halves, half)
+	}
+	require.NoError(t, artifact.WriteSafetensors(filepath.Join(dir, "adapters.safetensors"), halves, nil))
+	return dir
+}
+
+// Embeddings have adapters too: by the model's name, in lora, and on the command line.
+func TestEmbeddingsHaveTheAdaptersThatTheyChoose(t *testing.T) {
+	model := embedder(t)
+	folder := embedderAdapter(t, model)
+	vector := func(more ...string) []float32 {
+		var got embedding
+		jsonOf(t, &got, append([]string{"embed", model, "--text", "hello", "--json"}, more...)...)
+		return got.Embedding
+	}
+	plain, with := vector(), vector("--adapter", "law="+folder)
+	require.NotEqual(t, plain, with)
+	require.Equal(t, plain, vector("--adapter", "law="+folder, "--lora", "none"))
+	require.Equal(t, with, vector("--adapter", "law="+folder, "--lora", "law:1"))
+	r := clade(t, "embed", model, "--text", "hello", "--adapter", "law="+folder, "--lora", "med")
+	require.Equal(t, 5, r.code)
+	require.Contains(t, r.errors, "med: no adapter of this name is loaded; there are law")
+
+	s := startServer(t, model, "--adapter", "law="+folder, "--default-adapters", "none")
+	for body, want := range map[string][]float32{
+		`{"input":"hello"}`: plain, `{"input":"hello","model":"law"}`: with, `{"input":"hello","lora":[{"id":"law"}]}`: with, `{"input":"hello","lora":[]}`: plain,
+	} {
+		code, answer := asked(t, s, "/v1/embeddings", json.RawMessage(body))
+		require.Equal(t, 200, code, answer)
+		var got struct {
+			Data []struct{ Embedding []float32 }
+		}
+		require.NoError(t, json.Unmarshal([]byte(answer), &got))
+		require.Equal(t, want, got.Data[0].Embedding, body)
+	}
 }

@@ -73,6 +73,8 @@ func TestARequestIsTracedUnderItsCallersTrace(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusOK, resp.StatusCode)
+	_, scraped := get(t, url+"/metrics")
+	require.Contains(t, scraped, "clade:trace_spans_dropped_total 0")
 	tracer.Close()
 	got := <-bodies
 	require.True(t, strings.HasPrefix(got, "/v1/traces a b {"), got)
@@ -84,6 +86,21 @@ func TestARequestIsTracedUnderItsCallersTrace(t *testing.T) {
 		require.Contains(t, got, part)
 	}
 	require.NotContains(t, got, "secret")
+}
+
+func TestMetricsCountTheSpansThatACollectorDoesNotTake(t *testing.T) {
+	collector := httptest.NewServer(http.NotFoundHandler())
+	defer collector.Close()
+	tracer, err := trace.FromEnv(func(k string) string { return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL}[k] }, "1.2.3")
+	require.NoError(t, err)
+	_, url := serveFake(t, Options{Tracer: tracer}, map[string]*fakeEngine{"m": newFake("a")})
+	require.Equal(t, 200, post(t, url, `{`+hello+`}`).status)
+	tracer.Close()
+	_, scraped := get(t, url+"/metrics")
+	require.Contains(t, scraped, "clade:trace_spans_dropped_total 1")
+	_, plain := serveFake(t, Options{}, map[string]*fakeEngine{"m": newFake("a")})
+	_, scraped = get(t, plain+"/metrics")
+	require.NotContains(t, scraped, "clade:trace_spans", "no collector, no count")
 }
 
 func TestHealthFailsWithinTwoSecondsOfAStuckEngine(t *testing.T) {

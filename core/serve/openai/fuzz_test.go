@@ -13,6 +13,7 @@ func FuzzChatBody(f *testing.F) {
 		`{"model":"m","messages":[{"role":"user","content":"hi"}]}`,
 		`{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"stream":true,"stream_options":{"include_usage":true}}`,
 		`{"messages":[{"role":"assistant","content":"x","tool_calls":null}],"logit_bias":{"1":-100},"stop":["a"],"seed":-1,"logprobs":true,"top_logprobs":2}`,
+		`{"messages":[{"role":"user","content":"x"}],"lora":[{"id":"a","scale":0.5},{"id":"b"}]}`, `{"messages":[{"role":"user","content":"x"}],"lora":"a+b:0.5"}`,
 		`{"messages":[{}],"n":2}`, `{"a":1,"a":2}`, `[]`, `{"messages":null}`, `{"temperature":1e999}`, `{}}`, "{\"\xff\":1}",
 	} {
 		f.Add([]byte(seed))
