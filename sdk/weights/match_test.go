@@ -80,7 +80,7 @@ func TestAQuantizationBlockIsReadAsMLXLMReadsIt(t *testing.T) {
 	require.Equal(t, "affine, 8 bits in groups of 64", q.Modules["a"].String(), "an entry without a mode is affine")
 	require.Equal(t, "dense", q.Modules["b"].String())
 	require.Equal(t, "nvfp4, 4 bits in groups of 16", q.Modules["c"].String())
-	require.NotContains(t, q.Modules, "d")
+	require.Equal(t, "mxfp4, 4 bits in groups of 32", q.Modules["d"].String(), "true is what the block says of all")
 	require.Equal(t, "affine, 6 bits in groups of 32", q.Modules["e"].String())
 	for block, says := range map[string]string{
 		`{"bits":7}`:                        "7 bits in groups of 64 is no format of mode affine",

@@ -77,6 +77,7 @@ func ReadQuantization(c artifact.Config) (Quantization, error) {
 			}
 			q.Modules[path] = m
 		case bool:
+			q.Modules[path] = all // what the block says of all
 			if !entry {
 				q.Modules[path] = Module{}
 			}

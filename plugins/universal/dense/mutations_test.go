@@ -239,7 +239,6 @@ func TestDamagedCheckpointsOfRowsAreRefusedOrHonoured(t *testing.T) {
 	maps.Copy(paths, more)
 	for _, name := range append(append(rowNames(), "llama-f32", "llama-affine4"), slices.Sorted(maps.Keys(more))...) {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			whole, dir := openSpecimen(t, paths[name]), t.TempDir()
 			whole.write(t, dir, func([]byte) {}, 0)
 			sound, _, err := readDamaged(t, manifest, dir, "nothing")
@@ -327,6 +326,10 @@ func unreadHere(config map[string]any, c Config, path []string, value, old any) 
 		return parameters["type"] != nil
 	case "num_key_value_heads":
 		return c.Latent
+	case "model_type": // the wrapper's own goes before it
+		return len(path) > 1
+	case "rope_parameters": // an empty one says nothing
+		return string(after) == "{}"
 	}
 	return false
 }
@@ -339,7 +342,6 @@ func TestDamagedGGUFsOfRowsAreRefusedOrRead(t *testing.T) {
 	require.NoError(t, err)
 	for _, name := range tiny.DenseGGUFNames() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			dir := t.TempDir()
 			paths, err := tiny.WriteAll(dir, tiny.DenseGGUF(name))
 			require.NoError(t, err)
