@@ -9,6 +9,7 @@ import (
 
 	"github.com/clademl/clade/core/generate"
 	"github.com/clademl/clade/core/serve/openai"
+	"github.com/clademl/clade/sdk/artifact/lora"
 	"github.com/clademl/clade/sdk/contract"
 )
 
@@ -225,10 +226,10 @@ func (r *registry) install(m *served, e Engine, leases int) *tenure {
 	return r.begin(m, e, leases)
 }
 
-// adapterFolder is the folder that a client names, inside dir: no link and no ".." leads out of it.
+// adapterFolder is the folder that a client names, inside dir: no link and no ".." leads out of it, and no link in it does.
 func adapterFolder(dir, path string) (string, error) {
 	outside := func(err error) error {
-		e := contract.Errorf(contract.NotFound, "lora_path", "%q is no folder inside serve.adapter_dir", path)
+		e := contract.Errorf(contract.NotFound, "lora_path", "%.200q is no folder inside serve.adapter_dir", path)
 		e.Err = err // what is or is not outside of it is nobody's to know
 		return e
 	}
@@ -244,12 +245,28 @@ func adapterFolder(dir, path string) (string, error) {
 	if err != nil {
 		return "", outside(err)
 	}
-	inside, err := filepath.Rel(root, real)
-	if err != nil || inside == ".." || strings.HasPrefix(inside, ".."+string(filepath.Separator)) {
-		return "", outside(err)
+	if !within(root, real) {
+		return "", outside(nil)
 	}
 	if info, err := os.Stat(real); err != nil || !info.IsDir() {
 		return "", outside(err)
 	}
+	for _, name := range []string{lora.ConfigFile, lora.MLXWeights, lora.PEFTWeights} {
+		file := filepath.Join(real, name)
+		if _, err := os.Lstat(file); err != nil {
+			continue // what an adapter lacks is said when it is read
+		}
+		if at, err := filepath.EvalSymlinks(file); err != nil || !within(root, at) {
+			e := contract.Errorf(contract.NotFound, "lora_path", "%.200q: %s is a link to no file inside serve.adapter_dir", path, name)
+			e.Err = err
+			return "", e
+		}
+	}
 	return real, nil
+}
+
+// within says whether path lies in root; neither has links.
+func within(root, path string) bool {
+	inside, err := filepath.Rel(root, path)
+	return err == nil && inside != ".." && !strings.HasPrefix(inside, ".."+string(filepath.Separator))
 }

@@ -151,6 +151,13 @@ func TestClientsLoadAndUnloadAsWithVLLM(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, "out")))
+	for folder, target := range map[string]string{"leak": filepath.Join(elsewhere, "secret"), "turn": "adapters.safetensors", "cache": "../blob"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, folder), 0o700))
+		require.NoError(t, os.Symlink(target, filepath.Join(dir, folder, "adapters.safetensors")))
+	}
+	for _, file := range []string{filepath.Join(elsewhere, "secret"), filepath.Join(dir, "blob")} {
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+	}
 	e := newFake("x")
 	_, url := serveFake(t, Options{AdapterDir: dir}, map[string]*fakeEngine{"base": e})
 	ask := func(path, body string) reply { return do(t, http.MethodPost, url+path, body) }
@@ -161,6 +168,8 @@ func TestClientsLoadAndUnloadAsWithVLLM(t *testing.T) {
 	require.Equal(t, []Adapter{{ID: "med", Path: filepath.Join(real, "med")}}, e.Adapters())
 	require.Equal(t, 200, ask(loadPath, `{"lora_name":"half","lora_path":"`+filepath.Join(dir, "other")+`","scale":0.5,"model":"base","load_inplace":false}`).status)
 	require.InDelta(t, 0.5, *e.Adapters()[1].Scale, 0)
+	require.Equal(t, 200, ask(loadPath, `{"lora_name":"cache","lora_path":"cache"}`).status, "links within are a hub cache's")
+	require.Equal(t, 200, ask(unloadPath, `{"lora_name":"cache"}`).status)
 	require.Len(t, listed(t, url), 3)
 	for body, want := range map[string]struct {
 		status int
@@ -180,7 +189,14 @@ func TestClientsLoadAndUnloadAsWithVLLM(t *testing.T) {
 		`{"lora_name":"x","lora_path":"med","load_inplace":true}`:                    {400, "load_inplace"},
 		`{"lora_name":"x","lora_path":"med","lora_int_id":3}`:                        {400, "lora_int_id"},
 		`{"lora_name":"x","lora_path":"med"} x`:                                      {400, "something follows"},
-		`[]`:                                                                         {400, "body"},
+		`{"lora_name":"x","lora_path":"leak"}`:                                       {404, `lora_path: "leak": adapters.safetensors is a link to no file inside serve.adapter_dir`},
+		`{"lora_name":"x","lora_path":"turn"}`:                                       {404, "is a link to no file inside"},
+		`{"lora_name":"x+y","lora_path":"med"}`:                                      {400, `lora_name: "x+y" is no name`},
+		`{"lora_name":"none","lora_path":"med"}`:                                     {400, `lora_name: "none" is no name`},
+		`{"lora_name":"x","lora_path":5}`:                                            {400, "lora_path: is a JSON number, want a text"},
+		`{"lora_name":"x","lora_path":"med","scale":"1"}`:                            {400, "scale: is a JSON string, want a number"},
+		`[]`: {400, "body: is not a JSON object"},
+		``:   {400, "body: is not a JSON object"},
 	} {
 		r := ask(loadPath, body)
 		require.Equal(t, want.status, r.status, "%s: %s", body, r.body)

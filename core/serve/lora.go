@@ -60,12 +60,29 @@ func readLoRABody(body io.Reader) (q loraBody, err error) {
 	d := json.NewDecoder(body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&q); err != nil {
-		return q, contract.Errorf(contract.InvalidArgument, "body", "%w", err)
+		return q, inLoRABody(err)
 	}
 	if d.More() {
 		return q, contract.Errorf(contract.InvalidArgument, "body", "something follows the object")
 	}
 	return q, nil
+}
+
+// inLoRABody says what json says of it without the names of Go.
+func inLoRABody(err error) error {
+	var other *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &other) && other.Field != "":
+		want := map[string]string{"lora_name": "a text", "lora_path": "a text", "model": "a text", "load_inplace": "true or false", "scale": "a number"}[other.Field]
+		e := contract.Errorf(contract.InvalidArgument, other.Field, "is a JSON %s, want %s", other.Value, want)
+		e.Err = err
+		return e
+	case errors.As(err, &other), errors.Is(err, io.EOF):
+		e := contract.Errorf(contract.InvalidArgument, "body", "is not a JSON object")
+		e.Err = err
+		return e
+	}
+	return contract.Errorf(contract.InvalidArgument, "body", "%w", err)
 }
 
 func (s *Server) clientLoads(ctx context.Context, q loraBody) (string, error) {
@@ -76,6 +93,9 @@ func (s *Server) clientLoads(ctx context.Context, q loraBody) (string, error) {
 		return "", contract.Errorf(contract.InvalidArgument, "lora_path", "is missing")
 	case q.InPlace:
 		return "", contract.Errorf(contract.UnsupportedOption, "load_inplace", "requests that run would change their adapter").WithNext("unload it first")
+	}
+	if contract.CheckAdapterID(q.Name) != nil {
+		return "", contract.Errorf(contract.InvalidArgument, "lora_name", "%.40q is no name: want letters, digits, and . _ - /, and not %q", q.Name, contract.NoAdapter)
 	}
 	folder, err := adapterFolder(s.o.AdapterDir, q.Path)
 	if err != nil {

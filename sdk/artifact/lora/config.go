@@ -21,6 +21,9 @@ const (
 	PEFT Format = "peft"
 )
 
+// maxScale is far beyond what leaves a model sensible: below it float32 holds the scale, and its product with a change.
+const maxScale = 1e6
+
 // Settings are what an adapter_config.json says of its tensors.
 type Settings struct {
 	Format Format
@@ -60,6 +63,17 @@ func (s Settings) scaleOf(path string, rank int) float64 {
 		return alpha / math.Sqrt(float64(rank))
 	}
 	return alpha / float64(rank)
+}
+
+// scaledBy is the config's field that a module's scale follows from.
+func (s Settings) scaledBy(path string) string {
+	if s.Format == MLX {
+		return mlxParameters + ".scale"
+	}
+	if _, ok := matching(s.alphas, path); ok {
+		return "alpha_pattern"
+	}
+	return "lora_alpha"
 }
 
 func (s Settings) rankOf(path string) int {
@@ -131,6 +145,9 @@ func (r *reader) strings(path string) []string {
 	return v
 }
 
+// mlxParameters is the object in which mlx_lm.lora says a change's rank, scale and modules.
+const mlxParameters = "lora_parameters"
+
 // mlx reads what mlx_lm.lora writes.
 func (r *reader) mlx() Settings {
 	kind, given, err := r.config.String("fine_tune_type")
@@ -138,12 +155,11 @@ func (r *reader) mlx() Settings {
 	if given && kind != "lora" {
 		r.fail(contract.UnsupportedOption, "fine_tune_type", "%q is no low-rank adapter that is run: only lora is", kind)
 	}
-	const parameters = "lora_parameters"
-	if _, ok := r.config.Lookup(parameters); !ok {
-		r.fail(contract.ArtifactCorrupt, parameters, "is missing, and so is peft_type: it is an adapter of neither mlx-lm nor PEFT")
+	if _, ok := r.config.Lookup(mlxParameters); !ok {
+		r.fail(contract.ArtifactCorrupt, mlxParameters, "is missing, and so is peft_type: it is an adapter of neither mlx-lm nor PEFT")
 	}
 	return Settings{
-		Format: MLX, Rank: r.rank(parameters + ".rank"), scale: r.number(parameters + ".scale"), targets: r.strings(parameters + ".keys"),
+		Format: MLX, Rank: r.rank(mlxParameters + ".rank"), scale: r.number(mlxParameters + ".scale"), targets: r.strings(mlxParameters + ".keys"),
 	}
 }
 

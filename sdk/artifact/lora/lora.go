@@ -184,6 +184,9 @@ func (m *Module) settle(s Settings, refuse func(artifact.Tensor, string, ...any)
 		return refuse(m.A.Tensor, "a change of %d by %d channels", out, in)
 	}
 	m.Rank, m.In, m.Out, m.Scale = int(rank), int(in), int(out), s.scaleOf(m.Path, int(rank))
+	if math.Abs(m.Scale) > maxScale {
+		return contract.Errorf(contract.ArtifactCorrupt, ConfigFile+": "+s.scaledBy(m.Path), "scales %s by %g, and at most %g is run", m.Path, m.Scale, float64(maxScale))
+	}
 	return nil
 }
 

@@ -158,6 +158,9 @@ func TestMalformedAdaptersAreRefusedByName(t *testing.T) {
 		"an expression":    {`{"peft_type":"LORA","r":2,"lora_alpha":1,"rank_pattern":{"layers.[0-9]+.q_proj":2}}`, PEFTWeights, list{pa, pb}, contract.UnsupportedOption, "expression"},
 		"alpha is a text":  {`{"peft_type":"LORA","r":2,"lora_alpha":"x"}`, PEFTWeights, list{pa, pb}, contract.ArtifactCorrupt, "lora_alpha"},
 		"an infinite one":  {`{"peft_type":"LORA","r":2,"lora_alpha":Infinity}`, PEFTWeights, list{pa, pb}, contract.ArtifactCorrupt, "lora_alpha"},
+		"a huge alpha":     {`{"peft_type":"LORA","r":2,"lora_alpha":1e308}`, PEFTWeights, list{pa, pb}, contract.ArtifactCorrupt, "adapter_config.json: lora_alpha: scales model.layers.0.self_attn.q_proj by 5e+307"},
+		"a huge pattern":   {`{"peft_type":"LORA","r":2,"lora_alpha":1,"alpha_pattern":{"q_proj":-1e40}}`, PEFTWeights, list{pa, pb}, contract.ArtifactCorrupt, "alpha_pattern: scales"},
+		"a huge scale":     {`{"lora_parameters":{"rank":2,"scale":1e39}}`, MLXWeights, list{a, b}, contract.ArtifactCorrupt, "lora_parameters.scale: scales"},
 		"patterns of text": {`{"peft_type":"LORA","r":2,"lora_alpha":1,"alpha_pattern":{"q_proj":"x"}}`, PEFTWeights, list{pa, pb}, contract.ArtifactCorrupt, "alpha_pattern"},
 	} {
 		_, err := Open(folder(t, c.config, c.weights, c.tensors...))
