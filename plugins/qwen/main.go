@@ -38,7 +38,7 @@ func qwen() (plugin.Family, error) {
 		Tables: []engine.Table{
 			{Graph: "qwen3.5", Entries: []engine.Graph{qwen35.Graph()}},
 			{Graph: "qwen3.5-moe", Entries: []engine.Graph{qwen35.MoEGraph()}},
-			{Graph: "qwen3", Entries: []engine.Graph{qwen3.Graph()}},
+			{Graph: "qwen3", Entries: []engine.Graph{qwen3.ChainedGraph(), qwen3.Graph()}},
 			{Graph: "qwen3-moe", Entries: []engine.Graph{qwen3.MoEGraph()}},
 		},
 		Kernels: kernels.CPU(),

@@ -130,19 +130,16 @@ func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact
 	if err != nil {
 		return nil, nil, err
 	}
-	if d.Blueprint, err = d.graph.Read(a, parsed); err != nil {
+	if err := d.readGraph(b, a, parsed); err != nil {
 		return nil, nil, err
 	}
-	if d.context == 0 {
-		d.context = d.MaxPositions
+	if why := d.unsuited(spec); why != "" {
+		d.graphReason = d.graph.ID + " gives way: " + why
+		d.graph = b.family.generic(spec.Graph)
+		if err := d.readGraph(b, a, parsed); err != nil {
+			return nil, nil, err
+		}
 	}
-	if d.context == 0 {
-		return nil, nil, invalid("context", "the model states none: a composition must")
-	}
-	if err := d.storeCaches(); err != nil {
-		return nil, nil, err
-	}
-	d.chooseKernels(b)
 	d.cutChunk()
 	if err := d.readAdapters(spec); err != nil {
 		return nil, nil, err
@@ -161,6 +158,32 @@ func (b *Backend) draft(spec *cladev1.ModelSpec) (_ *draft, _ *artifact.Artifact
 		return nil, nil, err
 	}
 	return d, a, nil
+}
+
+// readGraph reads the model as the graph has it, and settles what its caches and kernels are.
+func (d *draft) readGraph(b *Backend, a *artifact.Artifact, parsed artifact.Config) (err error) {
+	if d.Blueprint, err = d.graph.Read(a, parsed); err != nil {
+		return err
+	}
+	if d.context == 0 {
+		d.context = d.MaxPositions
+	}
+	if d.context == 0 {
+		return invalid("context", "the model states none: a composition must")
+	}
+	if err := d.storeCaches(); err != nil {
+		return err
+	}
+	d.chooseKernels(b)
+	return nil
+}
+
+// unsuited is why a graph that was only proposed is of no use here; "" where it is, or somebody named it.
+func (d *draft) unsuited(spec *cladev1.ModelSpec) string {
+	if d.graph.Suits == nil || spec.GraphRequired || spec.GetImplementation() != "" {
+		return ""
+	}
+	return d.graph.Suits(d.Weights, d.target())
 }
 
 // Open loads the weights and starts an engine.

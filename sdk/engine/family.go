@@ -46,6 +46,9 @@ type Graph struct {
 	Kernels []string
 	// Read understands a model from its headers: no payload byte is read.
 	Read func(a *artifact.Artifact, parsed artifact.Config) (Blueprint, error)
+	// Suits says why the graph is of no use to a model whose weights are loaded for target, "" where it is: when it was only proposed it
+	// then gives way to the generic one, with this reason. Nil: its key says all.
+	Suits func(set *weights.Set, target weights.Target) string
 	// Heads are the draft networks made for the graph's models, by the contract's kind of draft; nil: there are none.
 	Heads map[string]ReadHead
 }
@@ -105,6 +108,12 @@ func (f Family) GraphTables() []*cladev1.GraphTable {
 	return out
 }
 
+// generic is the last entry of a family graph's table, which there is.
+func (f Family) generic(graph string) Graph {
+	at := slices.IndexFunc(f.Tables, func(t Table) bool { return t.Graph == graph })
+	return f.Tables[at].Entries[len(f.Tables[at].Entries)-1]
+}
+
 // pick finds the proposed entry. One that was only proposed gives way to the generic one, with the reason.
 func (f Family) pick(spec *cladev1.ModelSpec) (Graph, string, error) {
 	if id := spec.GetImplementation(); id != "" {
@@ -119,8 +128,7 @@ func (f Family) pick(spec *cladev1.ModelSpec) (Graph, string, error) {
 	if at < 0 {
 		return Graph{}, "", contract.Errorf(contract.PluginMismatch, spec.Graph, "%s %s has no graph of this id", f.Name, f.Version)
 	}
-	entries := f.Tables[at].Entries
-	generic := entries[len(entries)-1]
+	entries, generic := f.Tables[at].Entries, f.generic(spec.Graph)
 	if spec.GraphEntry == "" {
 		return generic, "", nil
 	}

@@ -22,6 +22,7 @@ var kernelPolicies = []string{"auto", kernelsOff, kernelsRequired, kernelsFast}
 // chooseKernels takes the kernels for this model if all that its graph wants are there: they share packed weights, so one
 // alone is of no use.
 func (d *draft) chooseKernels(b *Backend) {
+	d.library, d.sampler, d.own = nil, nil, nil
 	names := slices.Clone(d.graph.Kernels)
 	if d.kernelPolicy == kernelsFast {
 		names = append(names, kernels.LinearInt8.Name)

@@ -94,19 +94,19 @@ var Trellis = Kernel{
 	Fallback: "matrices are arrays, decoded to float32 at load, and MLX multiplies them",
 }
 
-// LinearSplit is Linear with the activations as three digits of 8 bits: written graphs ask for it.
-var LinearSplit = Kernel{
-	Name: "linear-split",
-	Signature: "x [.., in] as 24 bits of the largest of 32 columns at most, w [out, in] affine -> [.., out]; " +
-		"error at most that of float32 sums of |x| times the largest |w| of a row",
+// LinearChain is what stands between two attentions of a decoder, for graphs that are written with it.
+var LinearChain = Kernel{
+	Name: "linear-chain",
+	Signature: "o [.., in], h [.., hidden]: h + o through a matrix, its gated MLP added, and that normalised through matrices of the next layer " +
+		"-> [.., hidden], [.., out]; the bits of linear",
 	Devices:  []string{"cpu"},
-	Fallback: "linear",
+	Fallback: "linear, four times",
 }
 
 // CPU is the registry of all of them.
 func CPU() Registry {
 	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches, Sample, Experts, AttendSoftcap, Trellis,
-		LinearSplit, GatedDelta)
+		LinearChain, GatedDelta)
 }
 
 // Tested is the runtime's library with every kernel compared with its fallback once.
@@ -141,7 +141,7 @@ var tests = map[string]func(*mlx.Scope, *mlx.Kernels) error{
 	Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend, LinearInt8.Name: testLinearInt8,
 	AttendRows.Name: testAttendRows, LinearUpdates.Name: testLinearUpdates,
 	AttendCaches.Name: testAttendCaches, Sample.Name: testSample,
-	Experts.Name: testExperts, AttendSoftcap.Name: testAttendSoftcap, Trellis.Name: testTrellis, LinearSplit.Name: testLinearSplit,
+	Experts.Name: testExperts, AttendSoftcap.Name: testAttendSoftcap, Trellis.Name: testTrellis, LinearChain.Name: testLinearChain,
 	GatedDelta.Name: testGatedDelta,
 }
 

@@ -68,22 +68,3 @@ func testTrellis(s *mlx.Scope, k *mlx.Kernels) error {
 	}
 	return nil
 }
-
-// testLinearSplit compares with the product of the same weights.
-func testLinearSplit(s *mlx.Scope, k *mlx.Kernels) error {
-	p, wide, err := packedWave(s, k, 1, 40, 64)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	if err := p.SetSplit(true); err != nil {
-		return err
-	}
-	for _, rows := range []int{1, 20} {
-		x := wave(s, 3, rows, 64)
-		if err := agree(s, s.PackedLinear(x, mlx.PackedLinear{Weights: []*mlx.Packed{p}}), s.Matmul(x, s.Transpose(wide))); err != nil {
-			return err
-		}
-	}
-	return nil
-}

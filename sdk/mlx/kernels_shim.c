@@ -36,7 +36,8 @@ typedef struct {
 // Kernels that an older library lacks: whoever calls one has found its name in the list.
 #define CK_LATER(F)                               \
 	F(int, weight_set_int8, (weight, bool))       \
-	F(int, weight_set_split, (weight, bool))      \
+	F(int, linear_chain, (mlx_array *, mlx_array *, mlx_array, mlx_array, const weight *, int, mlx_array, const weight *, int, mlx_array, \
+	                      float, mlx_stream)) \
 	F(size_t, weight_size_trellis, (int, int, int, int, int, int))          \
 	F(int, weight_new_trellis, (weight *, int, int, int, int, int, int))    \
 	F(int, weight_set_trellis, (weight, int, int, const uint32_t *, const float *)) \
@@ -140,10 +141,6 @@ int ck_set_int8(void *w, bool on) {
 	LACKS(weight_set_int8)
 	return failed(p_weight_set_int8((weight){w}, on));
 }
-int ck_set_split(void *w, bool on) {
-	LACKS(weight_set_split)
-	return failed(p_weight_set_split((weight){w}, on));
-}
 static size_t lacks_trellis(void) {
 	LACKS(weight_new_trellis)
 	return 0;
@@ -184,6 +181,22 @@ cx_out ck_linear_updates(void *x, void *const *weights, int count, int gate, voi
 	int rc = failed(p_linear_updates(&res, (mlx_array){x}, ws, count, gate, (mlx_array){norm}, eps, (mlx_array){residual}, updates,
 	                                 changes, (mlx_stream){stream}));
 	return (cx_out){res.ctx, rc};
+}
+
+bool ck_chains(void) { return p_linear_chain != NULL; }
+ck_two ck_linear_chain(void *o, void *h, void *const *weights, int gate, void *norm_mlp, void *const *next, int count, void *norm_next,
+                       float eps, void *stream) {
+	weight ws[4], ns[CK_MAX_WEIGHTS];
+	for (int i = 0; i < 4; i++) ws[i].ctx = weights[i];
+	for (int i = 0; i < count; i++) ns[i].ctx = next[i];
+	mlx_array out = {0}, projected = {0};
+	if (p_linear_chain == NULL) {
+		cx_set_error("the runtime's libcladekernels lacks clade_linear_chain");
+		return (ck_two){NULL, NULL, 1};
+	}
+	int rc = failed(p_linear_chain(&out, &projected, (mlx_array){o}, (mlx_array){h}, ws, gate, (mlx_array){norm_mlp}, ns, count,
+	                               (mlx_array){norm_next}, eps, (mlx_stream){stream}));
+	return (ck_two){out.ctx, projected.ctx, rc};
 }
 
 cx_out ck_experts(void *x, void *logits, void *gate, void *up, void *down, int experts, int top_k, bool normalize, void *residual,

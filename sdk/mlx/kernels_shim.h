@@ -44,7 +44,6 @@ int ck_set_dense(void *w, int row, int count, const uint8_t *rows);
 int ck_set_affine(void *w, int row, int count, const uint8_t *codes, const uint8_t *scales, const uint8_t *biases);
 int ck_set_bias(void *w, const float *bias);
 int ck_set_int8(void *w, bool on);
-int ck_set_split(void *w, bool on);
 size_t ck_size_trellis(int n, int k, int bits, int block, int state, int axis);
 cx_out ck_new_trellis(int n, int k, int bits, int block, int state, int axis);
 int ck_set_trellis(void *w, int row, int count, const uint8_t *words, const uint8_t *scales);
@@ -60,6 +59,14 @@ typedef struct {
 bool ck_updates(void);
 cx_out ck_linear_updates(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual,
                          const ck_update *updates, int changes, void *stream);
+// weights are four; count is at most CK_MAX_WEIGHTS. projected stays NULL where it is 0.
+typedef struct {
+	void *out, *projected;
+	int rc;
+} ck_two;
+bool ck_chains(void);
+ck_two ck_linear_chain(void *o, void *h, void *const *weights, int gate, void *norm_mlp, void *const *next, int count, void *norm_next,
+                       float eps, void *stream);
 cx_out ck_experts(void *x, void *logits, void *gate, void *up, void *down, int experts, int top_k, bool normalize, void *residual,
                   void *stream);
 cx_out ck_embed(void *ids, void *w, int dtype, void *stream);

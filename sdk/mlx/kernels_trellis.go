@@ -41,9 +41,3 @@ func (p *Packed) SetTrellis(row, count int, rings, scales []byte) error {
 	}
 	return p.set("set_trellis", func() C.int { return C.ck_set_trellis(p.ctx, C.int(row), C.int(count), u8(rings), u8(scales)) })
 }
-
-// SetSplit makes products with a weight of affine codes split x into three digits of 8 bits, one scale for 32 columns at most: x then
-// has 24 bits of the largest that shares its scale. They too depend on nothing but their row. The kernel "linear-split" of the library.
-func (p *Packed) SetSplit(on bool) error {
-	return p.set("set_split", func() C.int { return C.ck_set_split(p.ctx, C.bool(on)) })
-}

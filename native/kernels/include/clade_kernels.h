@@ -72,10 +72,6 @@ int clade_weight_set_bias(clade_weight w, const float* bias);
  * the columns of |w| times 1/254 of the largest |x| that shares the scale, and float32's own error. Off when it is made. Beside
  * "linear-int8" in the list. */
 int clade_weight_set_int8(clade_weight w, bool on);
-/* Whether products with a weight of affine codes split x into three digits of 8 bits, a scale for 32 columns at most: x then has 24 bits
- * of the largest |x| that shares the scale, and sums of products with codes are exact within a block. It excludes int8. Beside
- * "linear-split" in the list. */
-int clade_weight_set_split(clade_weight w, bool on);
 int clade_weight_free(clade_weight w);
 
 /* A trellis-coded weight [n, k] (QTIP, 1MAD): blocks of `block` elements along axis 1 (a row's) or 0 (a column's), each a ring of
@@ -124,6 +120,23 @@ int clade_linear_updates(
     clade_array residual,
     const clade_update* updates,
     int changes,
+    clade_stream s);
+
+/* What stands between two attentions of a decoder, in one operation with the bits of the four: h + W_o o, then its gated MLP added to
+ * that, then norm_next of the sum through `next` weights, side by side. Weights: o, gate, up, down, and count of them. out: the sum,
+ * [.., n of o], and the last products, or an empty array where count is 0. Beside "linear-chain" in the list. */
+int clade_linear_chain(
+    clade_array* out,
+    clade_array* projected,
+    clade_array o,
+    clade_array h,
+    const clade_weight* weights,
+    int gate,
+    clade_array norm_mlp,
+    const clade_weight* next,
+    int count,
+    clade_array norm_next,
+    float norm_eps,
     clade_stream s);
 
 /* A mixture of experts: softmax of logits [..., experts] in float32, the top_k likeliest of each row (of equals those with the higher

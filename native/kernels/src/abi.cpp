@@ -28,7 +28,7 @@ std::string& clade::last_error() {
 extern "C" {
 
 uint32_t clade_kernels_abi(void) { return CLADE_KERNELS_ABI; }
-const char* clade_kernels_list(void) { return "linear\nembed\nattend\nlinear-int8\nattend-rows\nlinear-updates\nattend-caches\nsample\nexperts\nattend-softcap\ntrellis\nlinear-split\ngated-delta\n"; }
+const char* clade_kernels_list(void) { return "linear\nembed\nattend\nlinear-int8\nattend-rows\nlinear-updates\nattend-caches\nsample\nexperts\nattend-softcap\ntrellis\nlinear-chain\ngated-delta\n"; }
 int clade_kernels_revision(void) { return CLADE_KERNELS_REVISION; }
 const char* clade_kernels_error(void) { return last_error().c_str(); }
 int clade_kernels_threads(void) { return Pool::get().threads(); }
@@ -101,15 +101,6 @@ int clade_weight_set_int8(clade_weight w, bool on) {
     if (on && !x.bits) refuse("the weight is dense");
     if (on && x.shape.format == Format::trellis) refuse("the weight is a trellis");
     x.int8 = on;
-    x.split = x.split && !on;
-  });
-}
-int clade_weight_set_split(clade_weight w, bool on) {
-  return guard("clade_weight_set_split", [&] {
-    Weight& x = *weight_of(w);
-    if (on && (!x.bits || x.shape.format == Format::trellis)) refuse("the weight has no affine codes");
-    x.split = on;
-    x.int8 = x.int8 && !on;
   });
 }
 int clade_weight_free(clade_weight w) {

@@ -282,19 +282,14 @@ void dot_panels(const PanelShape& s, const uint8_t* const* panel, const QuantRow
     dot_some<NP, step>(s, panel, x, row + r, std::min(step, rows - r), out + size_t(r) * ldo, ldo);
 }
 
-#include "split.inl"
-
 void dot(const PanelShape& s, const uint8_t* const* panel, int panels, const QuantRows& x, int row, int rows, float* out,
          size_t ldo) {
   switch (panels) {
     case 1:
-      if (x.low) return split_panels<1>(s, panel, x, row, rows, out, ldo);
       return dot_panels<1>(s, panel, x, row, rows, out, ldo);
     case 2:
-      if (x.low) return split_panels<2>(s, panel, x, row, rows, out, ldo);
       return dot_panels<2>(s, panel, x, row, rows, out, ldo);
     case 4:
-      if (x.low) return split_panels<4>(s, panel, x, row, rows, out, ldo);
       return dot_panels<4>(s, panel, x, row, rows, out, ldo);
   }
 }

@@ -37,8 +37,6 @@ struct QuantRows {
   const int8_t* codes;  // [rows][k]; of eight columns first the four even ones, then the odd ones: as the weights' words
   const float* scales;  // [rows][k/block]
   const float* sums;    // [rows][k/group], of scale * code
-  // Of rows that are split: two more digits of 8 bits, the code being 65536 codes + 256 middle + low. Null where they are rounded.
-  const int8_t *middle = nullptr, *low = nullptr;
 };
 
 // The block of a group: small enough for exact sums in 16 bits, and for a scale that fits its values.
@@ -98,8 +96,6 @@ struct Level {
   void (*scale_add)(float* acc, float a, const float* x, float b, int n);
   // Rounds one row of k values; block and group are those of QuantRows. A block with a value that is not finite has scale NaN.
   void (*quantize)(const float* x, int k, int block, int group, int8_t* codes, float* scales, float* sums);
-  // Splits one row of k values in the same way into three digits.
-  void (*split)(const float* x, int k, int block, int group, int8_t* high, int8_t* middle, int8_t* low, float* scales, float* sums);
   // dot is tile for a quantized weight and rows [row, row + rows) of x: sums of codes are exact, blocks are added in order.
   DotTile* dot;
   // Widening from and rounding to (nearest even) the storage dtype.

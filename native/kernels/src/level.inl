@@ -16,7 +16,6 @@ namespace {
 #include "vectors.inl"
 #include "conversions.inl"
 #include "quantize.inl"
-#include "split_round.inl"
 #include "dot.inl"
 #include "cache.inl"
 #include "sampling.inl"
@@ -24,7 +23,7 @@ namespace {
 #include "delta.inl"
 
 const Level kTable = {CLADE_LEVEL_NAME, kMaxDirectRows, tile,     decode, sum_squares, scale_mul, silu_mul, gelu_tanh_mul, exp_sum,
-                      max_of,           scale_add,      quantize, split,       dot,    widen,       narrow,    transpose, unpack,
+                      max_of,           scale_add,      quantize, dot,    widen,       narrow,    transpose, unpack,
                       count_at_least,   find_at_least,  take_at_least, weigh,  noisy_best, bend, delta_steps, convolve_silu};
 
 }  // namespace

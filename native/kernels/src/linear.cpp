@@ -171,25 +171,20 @@ int LinearCall::width() const {
 std::vector<QuantRows> LinearCall::rounded(int rows) const {
   std::vector<QuantRows> out;
   size_t bytes = 0;
-  auto plane = [&](const QuantRows& q) { return size_t(rows) * size_t(q.k); };
-  auto size = [&](const QuantRows& q) { return plane(q) * (q.low ? 3 : 1) + size_t(rows) * 4 * size_t(q.k / q.block + q.k / q.group); };
-  static const int8_t wanted = 0;  // what a plane that is to come points to
+  auto size = [&](const QuantRows& q) { return size_t(rows) * (size_t(q.k) + 4 * size_t(q.k / q.block + q.k / q.group)); };
   for (const auto& w : weights) {
     const int g = w->shape.group;
-    auto same = [&](const QuantRows& q) { return q.group == g && w->split == (q.low != nullptr); };
-    if (!(w->int8 || w->split) || std::any_of(out.begin(), out.end(), same)) continue;
-    out.push_back({k(), dot_block(g), g, nullptr, nullptr, nullptr, nullptr, w->split ? &wanted : nullptr});
+    if (!w->int8 || std::any_of(out.begin(), out.end(), [&](const QuantRows& q) { return q.group == g; })) continue;
+    out.push_back({k(), dot_block(g), g, nullptr, nullptr, nullptr});
     bytes += size(out.back());
   }
   // Codes are whole groups of eight: everything stays aligned.
   uint8_t* at = reinterpret_cast<uint8_t*>(bytes ? scratch(kRounded, bytes / 4) : nullptr);
   for (QuantRows& q : out) {
-    const size_t taken = size(q);
     q.codes = reinterpret_cast<const int8_t*>(at);
-    if (q.low) q.middle = q.codes + plane(q), q.low = q.middle + plane(q);
-    q.scales = reinterpret_cast<const float*>(at + plane(q) * (q.low ? 3 : 1));
+    q.scales = reinterpret_cast<const float*>(at + size_t(rows) * size_t(q.k));
     q.sums = q.scales + size_t(rows) * size_t(q.k / q.block);
-    at += taken;
+    at += size(q);
   }
   return out;
 }
@@ -210,15 +205,9 @@ const float* LinearCall::prepare(DType dtype, const void* x, int rows, const voi
     const size_t at = size_t(r) * size_t(k);
     if (widens) l.widen(dtype, static_cast<const uint8_t*>(x) + at * size, size_t(k), dst + at);
     if (nw) norm_row(dtype, dst + at, nw, norm_eps, k, dst + at);
-    for (const QuantRows& q : rounded) {
-      const float* from = (widens ? dst : xs) + at;
-      auto plane = [at](const int8_t* p) { return const_cast<int8_t*>(p) + at; };
-      float *scales = const_cast<float*>(q.scales) + at / size_t(q.block), *sums = const_cast<float*>(q.sums) + at / size_t(q.group);
-      if (q.low)
-        l.split(from, k, q.block, q.group, plane(q.codes), plane(q.middle), plane(q.low), scales, sums);
-      else
-        l.quantize(from, k, q.block, q.group, plane(q.codes), scales, sums);
-    }
+    for (const QuantRows& q : rounded)
+      l.quantize((widens ? dst : xs) + at, k, q.block, q.group, const_cast<int8_t*>(q.codes) + at,
+                 const_cast<float*>(q.scales) + at / size_t(q.block), const_cast<float*>(q.sums) + at / size_t(q.group));
   };
   if (rows < 8) {
     for (int r = 0; r < rows; r++) one(r);

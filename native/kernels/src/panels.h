@@ -42,16 +42,16 @@ struct Sink {
   }
 };
 
-// A block of rows of x: as floats, and rounded to 8 bits or split into them for each width of group that is multiplied so.
+// A block of rows of x: as floats, and rounded to 8 bits for each width of group that is multiplied so.
 struct Rows {
   const float* x;
   const std::vector<QuantRows>* rounded;
   int first, count;
 
   const QuantRows* rounded_for(const Weight& w) const {
-    if (w.int8 || w.split)
+    if (w.int8)
       for (const QuantRows& q : *rounded)
-        if (q.group == w.shape.group && w.split == (q.low != nullptr)) return &q;
+        if (q.group == w.shape.group) return &q;
     return nullptr;
   }
 };

@@ -15,7 +15,6 @@ struct Weight {
   PanelShape shape{};
   int bits = 0;  // of the stored codes as they were given; 0 dense
   bool int8 = false;  // products round x to 8 bits; of a weight of affine codes only
-  bool split = false;  // products split x into three digits of 8 bits; likewise, and not with int8
   size_t panel_bytes = 0;
   size_t bytes = 0;
   uint8_t* data = nullptr;

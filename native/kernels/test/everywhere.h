@@ -62,9 +62,8 @@ void everywhere(const std::string& what, const F& f, bool int8 = false) {
 // Sampling's part of the tests (sample_test.cpp).
 void sampling();
 
-// Those of trellis_test.cpp.
+// That of trellis_test.cpp.
 void trellises();
-void splits();
 
 // The gated delta network's (delta_test.cpp).
 void delta();

@@ -1,4 +1,4 @@
-// Trellis-coded weights, and products of rows that are split into digits.
+// Trellis-coded weights.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -93,49 +93,6 @@ void trellises() {
         }
         expect(equal, what + ": the sum in order");
       }
-    }
-}
-
-// Rows that are split give the product to float32's own error, the same bits everywhere, and a row has those that it has alone.
-void splits() {
-  for (int bits : {4, 8})
-    for (int group : {8, 32, 64}) {
-      const int n = 37, k = 192;
-      auto w = std::make_shared<Weight>(n, k, affine_shape(n, k, bits, group, 0), bits);
-      std::vector<uint32_t> codes(size_t(n) * size_t(k) * size_t(bits) / 32);
-      for (auto& c : codes) c = rng();
-      const auto s = normals(size_t(n * k / group), 0.01f), b = normals(size_t(n * k / group), 0.1f);
-      w->set_affine(0, n, codes.data(), s.data(), b.data());
-      w->split = true;
-      for (int rows : {1, 2, 13}) {
-        auto x = normals(size_t(rows * k));
-        x[3] = 3e4f, x[70] = 0;
-        std::fill(x.begin() + 96, x.begin() + 128, 0.0f);
-        const std::string what = "split " + std::to_string(bits) + " bits in groups of " + std::to_string(group) + ", " + std::to_string(rows) + " rows";
-        everywhere(what, [&] { return product(w, x, rows); }, true);
-        const auto got = product(w, x, rows);
-        std::vector<float> weights(static_cast<size_t>(k));
-        double worst = 0;
-        for (int i = 0; i < n; i++) {
-          w->row(i, weights.data());
-          double most = 0;
-          for (float v : weights) most = std::max(most, std::abs(double(v)));
-          for (int r = 0; r < rows; r++) {
-            double sum = 0, size = 0;
-            for (int c = 0; c < k; c++) {
-              sum += double(x[size_t(r * k + c)]) * double(weights[size_t(c)]);
-              size += std::abs(double(x[size_t(r * k + c)])) * most;
-            }
-            worst = std::max(worst, std::abs(double(got[size_t(r * n + i)]) - sum) / size);
-          }
-        }
-        expect(worst < 1e-6, what + ": off by " + std::to_string(worst * 1e6) + "e-6 of the sum of |x| times the largest |w|");
-        const auto alone = product(w, {x.begin(), x.begin() + k}, 1);
-        expect(std::memcmp(alone.data(), got.data(), size_t(n) * 4) == 0, what + ": first row");
-      }
-      auto x = normals(size_t(k));
-      x[5] = INFINITY;
-      expect(std::isnan(product(w, x, 1)[0]), "an infinite value is not split into numbers");
     }
 }
 
