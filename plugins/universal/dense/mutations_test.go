@@ -38,7 +38,7 @@ func mutations(t *testing.T) int {
 	if allRows {
 		return 1500
 	}
-	return 60
+	return 24
 }
 
 // Limits of reading a damaged checkpoint: nothing of it may take longer, or allocate more.
@@ -340,7 +340,10 @@ func TestDamagedGGUFsOfRowsAreRefusedOrRead(t *testing.T) {
 	require.NoError(t, err)
 	manifest, err := family.ParseManifest(data)
 	require.NoError(t, err)
-	for _, name := range tiny.DenseGGUFNames() {
+	for i, name := range tiny.DenseGGUFNames() {
+		if i%4 != 0 && !allRows {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			paths, err := tiny.WriteAll(dir, tiny.DenseGGUF(name))
