@@ -49,6 +49,14 @@ func (f *Fields) Has(path string) bool {
 	return v != nil
 }
 
+// Object complains of what stands at path and is no object.
+func (f *Fields) Object(path string) {
+	v, _ := f.config.Lookup(path)
+	if _, ok := v.(map[string]any); v != nil && !ok {
+		f.Corrupt(path, "is no object")
+	}
+}
+
 // Int is a number of things.
 func (f *Fields) Int(path string) int {
 	v := keep[int64](f)(f.config.Int(path))

@@ -5,6 +5,7 @@ import "github.com/clademl/clade/sdk/artifact"
 // ReadRope reads rope_theta and rope_scaling as mlx-lm does, for heads of dims channels that rotate.
 func ReadRope(f *artifact.Fields, dims, maxPositions int) RopeConfig {
 	const scaling = "rope_scaling."
+	f.Object("rope_scaling")
 	name := f.Text(scaling + "type") // mlx-lm prefers it over rope_type
 	if name == "" {
 		name = f.Text(scaling + "rope_type")

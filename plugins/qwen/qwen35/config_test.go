@@ -110,3 +110,33 @@ func FuzzReadMTP(f *testing.F) {
 		require.NotEqual(t, contract.Internal, contract.KindOf(err), "%v", err)
 	})
 }
+
+// Zeros of all norms and a base that nobody wrote talk nonsense without an error.
+func TestNonsenseInTheConfigIsRefusedByField(t *testing.T) {
+	for _, c := range []struct {
+		field string
+		value any
+	}{{"rms_norm_eps", -1}, {"rms_norm_eps", 0}, {"rope_parameters", "x"}, {"rope_parameters", 1}} {
+		for graph, read := range map[string]func(artifact.Config) (Config, error){"qwen3.5": ReadConfig, "qwen3.5-moe": ReadMoEConfig} {
+			checkpoint := append(tiny.Qwen35("qwen35-hf"), tiny.Qwen35MoE("qwen35-moe-hf")...)[map[string]int{"qwen3.5": 0, "qwen3.5-moe": 1}[graph]]
+			data, err := json.Marshal(checkpoint.Config)
+			require.NoError(t, err)
+			var config map[string]any
+			require.NoError(t, json.Unmarshal(data, &config))
+			inner, nested := config["text_config"].(map[string]any)
+			if !nested {
+				inner = config
+			}
+			inner[c.field] = c.value
+			data, err = json.Marshal(config)
+			require.NoError(t, err)
+			raw, err := artifact.ParseConfig("config.json", data)
+			require.NoError(t, err)
+			parsed, err := records(t)[graph].ParseConfig(raw, artifact.Config{})
+			if err == nil {
+				_, err = read(parsed.Config)
+			}
+			require.Equal(t, contract.ArtifactCorrupt, contract.KindOf(err), "%s %v: %v", c.field, c.value, err)
+		}
+	}
+}
