@@ -40,9 +40,8 @@ func TestTheWrittenGraphsRowsAreWhatTheyAreAlone(t *testing.T) {
 	enginetest.Schedule(t, together.Open(t), wishes, 12, 1)
 }
 
-func TestTheWrittenGraphGivesWayWithoutItsKernels(t *testing.T) {
-	g, target := ChainedGraph(), kernelTarget(t)
-	require.Empty(t, g.Suits(nil, target))
-	target.Kernels = nil
-	require.Equal(t, "its kernels do not run", g.Suits(nil, target))
+func TestTheWrittenGraphGivesWayWhereItDoesNotWin(t *testing.T) {
+	require.Empty(t, chainedSuits(chainedBytes, true))
+	require.Equal(t, "it is for weights of up to 128 MiB, these take 129", chainedSuits(chainedBytes+1<<20, true))
+	require.Equal(t, "its kernels do not run", chainedSuits(1, false))
 }
