@@ -1,19 +1,12 @@
 package kv
 
-import (
-	"fmt"
-
-	"github.com/clademl/clade/sdk/mlx"
-)
+import "github.com/clademl/clade/sdk/mlx"
 
 // pages keeps a row for each token and head, as rows does, in the blocks of a pool. It is for layers that attend to all positions.
 type pages struct {
-	spec    Spec
-	kernels bool
-	blocks  *layerPool
-	compute mlx.DType
-	coded   bool // blocks have the format's codes; before its start they are native
-	table   []*block
+	keyed
+	blocks *layerPool
+	table  []*block
 }
 
 func (l *pages) arrays() []*mlx.Array {
@@ -49,15 +42,11 @@ func (l *pages) rewind(n, _ int) int {
 	return n
 }
 
-func (l *pages) codes() [2]Code { return l.spec.codes(l.coded) }
-
 // begin makes room for tokens more behind offset, in blocks that nobody else has, and goes over to the codes when it is time.
 func (l *pages) begin(s *mlx.Scope, dtype mlx.DType, offset, tokens int) {
-	if at := l.spec.Format.Start; offset < at && at < offset+tokens {
-		_ = s.Fail(fmt.Errorf("a forward from %d to %d, and the cache goes over to its codes at %d", offset, offset+tokens, at))
+	if !l.computes(s, dtype, offset, tokens) {
 		return
 	}
-	l.compute = dtype
 	l.convert(s, offset)
 	for t := offset / Step; t < (offset+tokens+Step-1)/Step; t++ {
 		switch {
@@ -187,10 +176,7 @@ func (l *pages) giveBack(s *mlx.Scope, after []mlx.CachePair) {
 
 // take has the blocks of the tokens in the part, as they are. They are evaluated: what a run holds came out well.
 func (l *pages) take(s *mlx.Scope, from, to, _ int) (part, error) {
-	p := part{at: from % Step, blocks: l.table[from/Step : (to+Step-1)/Step : (to+Step-1)/Step], form: nativeForm}
-	if l.coded && !l.spec.Format.Native() {
-		p.form = codedForm
-	}
+	p := part{at: from % Step, blocks: l.table[from/Step : (to+Step-1)/Step : (to+Step-1)/Step], form: l.form()}
 	var arrays []*mlx.Array
 	for _, b := range p.blocks {
 		arrays = append(arrays, b.keys, b.values)
@@ -203,17 +189,6 @@ func (l *pages) take(s *mlx.Scope, from, to, _ int) (part, error) {
 		b.runs++
 	}
 	return p, nil
-}
-
-func (l *pages) shapes(form uint8, tokens int, dtype mlx.DType) ([]shape, bool) {
-	l.compute = dtype
-	return l.spec.shapes(form, tokens, dtype)
-}
-
-func (l *pages) usable(sections []section, n int) int { return l.spec.usable(sections, n) }
-
-func (l *pages) join(s *mlx.Scope, sections []section) (part, error) {
-	return l.spec.join(s, sections, l.kernels)
 }
 
 // adopt makes a block of a part's arrays, if it has the rows of a whole one.
@@ -257,9 +232,9 @@ func (l *pages) shared(of []section) *block {
 
 // compose makes a block of the sections' rows, all in one form.
 func (l *pages) compose(s *mlx.Scope, of []section) *block {
-	coded := l.coded && !l.spec.Format.Native()
+	coded := l.form() == codedForm
 	var made [2]*mlx.Array
-	for i, code := range l.spec.codes(l.coded) {
+	for i, code := range l.codes() {
 		var rows []*mlx.Array
 		for _, c := range of {
 			a := c.rows(s, i, c.from-c.lost, c.from-c.lost+c.tokens)

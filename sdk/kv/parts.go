@@ -1,6 +1,10 @@
 package kv
 
-import "github.com/clademl/clade/sdk/mlx"
+import (
+	"fmt"
+
+	"github.com/clademl/clade/sdk/mlx"
+)
 
 // part is what a run holds of one layer: arrays of its own, or blocks of a pool.
 type part struct {
@@ -79,6 +83,50 @@ func (c section) missing() int {
 		return c.tokens
 	}
 	return min(max(0, c.lost-c.from), c.tokens)
+}
+
+// keyed is what storages of keys and values have alike, and what of a storage they are alike in.
+type keyed struct {
+	spec    Spec
+	kernels bool
+	compute mlx.DType
+	coded   bool // what is stored has the format's codes; before its start it is native
+}
+
+func newKeyed(p Spec, kernels bool) keyed {
+	return keyed{spec: p, kernels: kernels, coded: p.Format.Start == 0}
+}
+
+// codes are how keys and values are stored now.
+func (l *keyed) codes() [2]Code { return l.spec.codes(l.coded) }
+
+// form is a part's that is taken now.
+func (l *keyed) form() uint8 {
+	if l.coded && !l.spec.Format.Native() {
+		return codedForm
+	}
+	return nativeForm
+}
+
+// computes takes the dtype of the tokens behind offset. False, with the scope's error, where a forward of them goes across the start.
+func (l *keyed) computes(s *mlx.Scope, dtype mlx.DType, offset, tokens int) bool {
+	if at := l.spec.Format.Start; offset < at && at < offset+tokens {
+		_ = s.Fail(fmt.Errorf("a forward from %d to %d, and the cache goes over to its codes at %d", offset, offset+tokens, at))
+		return false
+	}
+	l.compute = dtype
+	return true
+}
+
+func (l *keyed) shapes(form uint8, tokens int, dtype mlx.DType) ([]shape, bool) {
+	l.compute = dtype
+	return l.spec.shapes(form, tokens, dtype)
+}
+
+func (l *keyed) usable(sections []section, n int) int { return l.spec.usable(sections, n) }
+
+func (l *keyed) join(s *mlx.Scope, sections []section) (part, error) {
+	return l.spec.join(s, sections, l.kernels)
 }
 
 // codes are those of keys and values, native before the format's start.

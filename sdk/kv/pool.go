@@ -31,7 +31,7 @@ func (p *Pool) Cache(specs []Spec, kernels bool) *Cache {
 	c := &Cache{specs: specs, layers: make([]storage, len(specs)), kernels: kernels}
 	for i, spec := range specs {
 		if p != nil && spec.pages() {
-			c.layers[i] = &pages{spec: spec, kernels: kernels, blocks: p.layer(i), coded: spec.Format.Start == 0}
+			c.layers[i] = &pages{keyed: newKeyed(spec, kernels), blocks: p.layer(i)}
 		} else {
 			c.layers[i] = spec.storage(kernels)
 		}

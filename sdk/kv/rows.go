@@ -1,25 +1,18 @@
 package kv
 
-import (
-	"fmt"
-
-	"github.com/clademl/clade/sdk/mlx"
-)
+import "github.com/clademl/clade/sdk/mlx"
 
 // rows keeps a row for each token and head, coded or not, in two buffers that grow, or that are rings where a window lets tokens
 // be forgotten.
 type rows struct {
-	spec         Spec
+	keyed
 	slots        slots
-	kernels      bool
-	compute      mlx.DType
-	coded        bool       // the rows have the format's codes; before its start they are native
 	first        int        // the oldest position that is there, behind the pinned tile
 	keys, values *mlx.Array // [1, Heads, slots, width]; nil until the first token
 }
 
 func newRows(p Spec, kernels bool) *rows {
-	l := &rows{spec: p, slots: p.ringOf(), kernels: kernels, coded: p.Format.Start == 0}
+	l := &rows{keyed: newKeyed(p, kernels), slots: p.ringOf()}
 	if kernels && !mlx.AttendsCaches() {
 		l.slots = slots{} // an older library's kernel takes buffers in order
 	}
@@ -39,16 +32,11 @@ func (l *rows) close() {
 	l.keys, l.values, l.first, l.coded = nil, nil, 0, l.spec.Format.Start == 0
 }
 
-// codes are how rows are stored now.
-func (l *rows) codes() [2]Code { return l.spec.codes(l.coded) }
-
 // begin makes room for tokens more behind offset, and goes over to the codes when it is time.
 func (l *rows) begin(s *mlx.Scope, dtype mlx.DType, offset, tokens int) {
-	if at := l.spec.Format.Start; offset < at && at < offset+tokens {
-		_ = s.Fail(fmt.Errorf("a forward from %d to %d, and the cache goes over to its codes at %d", offset, offset+tokens, at))
+	if !l.computes(s, dtype, offset, tokens) {
 		return
 	}
-	l.compute = dtype
 	l.convert(s, offset)
 	l.widen(s, offset, tokens)
 	room := l.slots.capacity(offset + tokens)
@@ -182,22 +170,8 @@ func (l *rows) take(s *mlx.Scope, from, to, offset int) (part, error) {
 		return part{}, nil
 	}
 	p, err := takeAll(s, l.read(s, l.keys, from, to), l.read(s, l.values, from, to))
-	p.lost, p.form = lost, nativeForm
-	if l.coded && !l.spec.Format.Native() {
-		p.form = codedForm
-	}
+	p.lost, p.form = lost, l.form()
 	return p, err
-}
-
-func (l *rows) shapes(form uint8, tokens int, dtype mlx.DType) ([]shape, bool) {
-	l.compute = dtype
-	return l.spec.shapes(form, tokens, dtype)
-}
-
-func (l *rows) usable(sections []section, n int) int { return l.spec.usable(sections, n) }
-
-func (l *rows) join(s *mlx.Scope, sections []section) (part, error) {
-	return l.spec.join(s, sections, l.kernels)
 }
 
 func (l *rows) fill(s *mlx.Scope, sections []section, n int) {
@@ -230,7 +204,7 @@ func (l *rows) write(s *mlx.Scope, c section, codes [2]Code, room, position, fro
 	buffers := [2]**mlx.Array{&l.keys, &l.values}
 	for i, code := range codes {
 		rows := c.rows(s, i, first, first+to-from)
-		if l.coded && c.form == nativeForm && !l.spec.Format.Native() {
+		if l.form() == codedForm && c.form == nativeForm {
 			rows = code.encode(s, rows, l.kernels)
 		}
 		if rows.NDim() != 4 {
