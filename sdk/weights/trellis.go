@@ -19,11 +19,14 @@ const trellisMode = "trellis"
 // trellis reads an entry of mode trellis. Nothing of it has a default of MLX's: what a path's entry leaves out is the block's.
 func (r moduleReader) trellis(field string, entry map[string]any) (Module, error) {
 	var m Module
-	number := func(key string, into *int) error {
-		v, ok := entry[key]
-		if !ok && r.block["mode"] == trellisMode {
-			v = r.block[key]
+	value := func(key string) any {
+		if v, ok := entry[key]; ok || r.block["mode"] != trellisMode {
+			return v
 		}
+		return r.block[key]
+	}
+	number := func(key string, into *int) error {
+		v := value(key)
 		n, isInt := v.(int64)
 		switch {
 		case v == nil:
@@ -42,11 +45,7 @@ func (r moduleReader) trellis(field string, entry map[string]any) (Module, error
 			return m, err
 		}
 	}
-	code, ok := entry["code"]
-	if !ok && r.block["mode"] == trellisMode {
-		code = r.block["code"]
-	}
-	if code != quant.TrellisCode {
+	if code := value("code"); code != quant.TrellisCode {
 		return m, contract.Errorf(contract.UnsupportedModel, r.name+": "+field+".code", "the trellis code %v is not known", code).
 			WithNext("use a checkpoint of the code " + quant.TrellisCode)
 	}
