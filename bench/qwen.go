@@ -31,13 +31,7 @@ var qwenShapes = []qwenShape{
 }
 
 func (s qwenShape) config() map[string]any {
-	c := map[string]any{
-		"model_type": "qwen3", "hidden_size": s.hidden, "num_hidden_layers": s.layers, "num_attention_heads": s.heads,
-		"num_key_value_heads": s.kvHeads, "head_dim": s.dim, "intermediate_size": s.inter, "vocab_size": s.vocab,
-		"rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "max_position_embeddings": 16384,
-		"torch_dtype": "bfloat16", "eos_token_id": 0, "bos_token_id": 1,
-		"quantization": map[string]any{"group_size": 64, "bits": s.bits, "mode": "affine"},
-	}
+	c := s.shape.config("qwen3")
 	if s.experts > 0 {
 		c["model_type"], c["num_experts"], c["num_experts_per_tok"] = "qwen3_moe", s.experts, s.topK
 		c["moe_intermediate_size"], c["decoder_sparse_step"], c["mlp_only_layers"], c["norm_topk_prob"] = s.width, 1, []int{}, true
@@ -45,14 +39,9 @@ func (s qwenShape) config() map[string]any {
 	return c
 }
 
-// write makes the checkpoint in dir unless it is there.
-func (s qwenShape) write(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
+func (s qwenShape) write(dir string) error { return writeOnce(dir, s.config(), s.tensors) }
+
+func (s qwenShape) tensors() []artifact.NewTensor {
 	r := rand.New(rand.NewPCG(3, 4))
 	var tensors []artifact.NewTensor
 	matrix := func(path string, rows, cols int) { tensors = append(tensors, s.matrix(r, path, rows, cols)...) }
@@ -88,14 +77,7 @@ func (s qwenShape) write(dir string) error {
 		matrix(layer+"mlp.down_proj", s.hidden, s.inter)
 	}
 	norm("model.norm", s.hidden)
-	if err := artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), tensors, map[string]string{"format": "mlx"}); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(s.config(), "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "config.json"), data, 0o644) // last: its presence says that the rest is there
+	return tensors
 }
 
 // writeGGUF makes the same shape for llama.cpp.

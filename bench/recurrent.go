@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 
 	"github.com/clademl/clade/core/compose"
@@ -90,14 +88,10 @@ func (s recurrentShape) stepBytes(context int) float64 {
 	return values*(float64(s.bits)/8+4.0/64) + bytes
 }
 
-// write makes the checkpoint in dir, in MLX's layout, unless it is there.
-func (s recurrentShape) write(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
+func (s recurrentShape) write(dir string) error { return writeOnce(dir, s.config(), s.tensors) }
+
+// tensors are in MLX's layout.
+func (s recurrentShape) tensors() []artifact.NewTensor {
 	r := rand.New(rand.NewPCG(1, 2))
 	var tensors []artifact.NewTensor
 	matrix := func(path string, rows, cols int) { tensors = append(tensors, s.matrix(r, path, rows, cols)...) }
@@ -140,14 +134,7 @@ func (s recurrentShape) write(dir string) error {
 		matrix(layer+"mlp.down_proj", s.hidden, s.inter)
 	}
 	norm(model+"norm", s.hidden)
-	if err := artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), tensors, map[string]string{"format": "mlx"}); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(s.config(), "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "config.json"), data, 0o644) // last: its presence says that the rest is there
+	return tensors
 }
 
 func (s recurrentShape) config() map[string]any {

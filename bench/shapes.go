@@ -38,16 +38,31 @@ var (
 // windowTokens is how many decode steps one repeat times; the repeats follow one another in one generation.
 const windowTokens = 16
 
-// write makes the checkpoint in dir unless it is there.
-func (s shape) write(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
+// writeOnce makes a checkpoint in dir unless it is there.
+func writeOnce(dir string, config map[string]any, tensors func() []artifact.NewTensor) error {
+	path := filepath.Join(dir, "config.json")
+	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	if err := artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), tensors(), map[string]string{"format": "mlx"}); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(config, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644) // last: its presence says that the rest is there
+}
+
+func (s shape) write(dir string) error { return writeOnce(dir, s.config("llama"), s.tensors) }
+
+// config is that of a model type whose keys are llama's.
+func (s shape) config(modelType string) map[string]any {
 	config := map[string]any{
-		"model_type": "llama", "hidden_size": s.hidden, "num_hidden_layers": s.layers, "num_attention_heads": s.heads,
+		"model_type": modelType, "hidden_size": s.hidden, "num_hidden_layers": s.layers, "num_attention_heads": s.heads,
 		"num_key_value_heads": s.kvHeads, "head_dim": s.dim, "intermediate_size": s.inter, "vocab_size": s.vocab,
 		"rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "max_position_embeddings": 16384,
 		"torch_dtype": "bfloat16", "eos_token_id": 0, "bos_token_id": 1,
@@ -55,6 +70,10 @@ func (s shape) write(dir string) error {
 	if s.bits > 0 {
 		config["quantization"] = map[string]any{"group_size": 64, "bits": s.bits, "mode": "affine"}
 	}
+	return config
+}
+
+func (s shape) tensors() []artifact.NewTensor {
 	r := rand.New(rand.NewPCG(1, 2))
 	var tensors []artifact.NewTensor
 	matrix := func(path string, rows, cols int) { tensors = append(tensors, s.matrix(r, path, rows, cols)...) }
@@ -75,14 +94,7 @@ func (s shape) write(dir string) error {
 		matrix(layer+"mlp.down_proj", s.hidden, s.inter)
 	}
 	norm("model.norm")
-	if err := artifact.WriteSafetensors(filepath.Join(dir, "model.safetensors"), tensors, map[string]string{"format": "mlx"}); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(config, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "config.json"), data, 0o644) // last: its presence says that the rest is there
+	return tensors
 }
 
 // matrix is random values of about 0.02, dense or as random codes.
