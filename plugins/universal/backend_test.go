@@ -14,6 +14,7 @@ import (
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/plugin"
 	"github.com/clademl/clade/sdk/plugintest/tiny"
@@ -307,7 +308,7 @@ func retype(t *testing.T, data []byte, name string, kind uint32) []byte {
 }
 
 func TestTheManifestAndTheTablesAgree(t *testing.T) {
-	f, err := universal()
+	f, err := engine.Plugin(manifest, universal())
 	require.NoError(t, err)
 	_, err = plugin.NewServer(f)
 	require.NoError(t, err)

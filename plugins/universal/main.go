@@ -3,37 +3,20 @@ package main
 
 import (
 	_ "embed"
-	"fmt"
-	"os"
 
 	"github.com/clademl/clade/plugins/universal/dense"
-	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/engine"
-	"github.com/clademl/clade/sdk/family"
 	"github.com/clademl/clade/sdk/kernels"
-	"github.com/clademl/clade/sdk/plugin"
 )
 
 //go:embed plugin.yaml
 var manifest []byte
 
-func main() {
-	f, err := universal()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(contract.KindOf(err).ExitCode())
-	}
-	plugin.Main(f)
-}
+func main() { engine.Main(manifest, universal()) }
 
-// universal is the plugin as a value.
-func universal() (plugin.Family, error) {
-	m, err := family.ParseManifest(manifest)
-	if err != nil {
-		return plugin.Family{}, err
-	}
-	f := engine.Family{
-		Name: m.Name, Version: m.Version, Manifest: m,
+// universal is the family as a value.
+func universal() engine.Family {
+	return engine.Family{
 		Tables: []engine.Table{
 			{Graph: "minicpm5", Entries: []engine.Graph{dense.Graph()}},
 			{Graph: "universal-dense", Entries: []engine.Graph{dense.Graph()}},
@@ -41,8 +24,4 @@ func universal() (plugin.Family, error) {
 		Implementations: map[string]engine.Graph{"universal-dense": dense.Graph()},
 		Kernels:         kernels.CPU(),
 	}
-	backend := engine.NewBackend(f)
-	return plugin.Family{
-		Manifest: manifest, Tables: f.GraphTables(), Options: engine.Options(), Backend: backend, Kernels: backend.Kernels,
-	}, nil
 }

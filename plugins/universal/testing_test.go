@@ -12,6 +12,7 @@ import (
 
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/family"
 	"github.com/clademl/clade/sdk/plugin"
 	"github.com/clademl/clade/sdk/plugintest/tiny"
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 // backend is the plugin's, with its runtime loaded: CLADE_RUNTIME, else bin/runtime/cpu of this repository.
 func backend(t *testing.T) plugin.Backend {
 	t.Helper()
-	f, err := universal()
+	f, err := engine.Plugin(manifest, universal())
 	require.NoError(t, err)
 	_, _, err = f.Backend.LoadRuntime(runtimeDir())
 	require.NoError(t, err, "run make setup")

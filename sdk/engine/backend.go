@@ -38,8 +38,7 @@ type Backend struct {
 	ownLib  *kernels.OwnLibrary              // nil where it cannot be used
 }
 
-// NewBackend makes the family's Backend.
-func NewBackend(f Family) *Backend {
+func newBackend(f Family) *Backend {
 	b := &Backend{family: f}
 	b.kernels.Store(&f.Kernels)
 	own := kernels.NewRegistry()
@@ -239,7 +238,7 @@ func (b *Backend) Open(ctx context.Context, req *cladev1.OpenRequest, report fun
 	g := &guide{library: b.guidance, absent: b.noGuidance, path: req.Model.Artifacts[0].Path, width: d.Layout.Vocab, eos: d.EOS}
 	e := New(b.runtime, worker, model, Config{
 		Context: d.context, MaxGeneration: d.maxGeneration, PrefillChunk: d.chunk, Queue: queued, EOS: d.EOS,
-		Rows: d.rows, KVTokens: d.kvTokens(), Caches: d.Layout.Caches, Paging: d.paging, KVStart: int(d.kv.Start), PrefixBytes: lineOf(plan, prefixes), Disk: disk, DType: d.dtype,
+		Rows: d.rows, KVTokens: d.kvTokens(), Layout: d.Layout, Paging: d.paging, KVStart: int(d.kv.Start), PrefixBytes: lineOf(plan, prefixes), Disk: disk, DType: d.dtype,
 		Provenance: b.provenance(d, plan), Kernels: d.library, Sampler: d.sampler, MaxThreads: uint32(d.threads), Parameters: d.Weights.Elements(),
 		Constraints: g.constraint, Speculation: drafts, Adapters: book,
 	})
@@ -288,7 +287,7 @@ func loads(report func(*cladev1.OpenResponse)) func(weights.Progress) {
 func (b *Backend) provenance(d *draft, plan *cladev1.Plan) *cladev1.Provenance {
 	info := b.runtime.Info()
 	return &cladev1.Provenance{
-		Plugin: b.family.Name, PluginVersion: b.family.Version, Device: plan.Device, Dtype: plan.Dtype,
+		Plugin: b.family.manifest.Name, PluginVersion: b.family.manifest.Version, Device: plan.Device, Dtype: plan.Dtype,
 		GraphEntry: plan.GraphEntry, Kernels: native(plan), Deterministic: d.deterministic, Notes: plan.Notes,
 		Runtime: fmt.Sprintf("MLX %s, mlx-c %s, %s", info.MLX, info.MLXC, info.Variant),
 	}
@@ -296,7 +295,7 @@ func (b *Backend) provenance(d *draft, plan *cladev1.Plan) *cladev1.Provenance {
 
 func (b *Backend) facts(spec *cladev1.ModelSpec, d *draft, plan *cladev1.Plan) *cladev1.ModelFacts {
 	return &cladev1.ModelFacts{
-		Family: b.family.Name, Graph: spec.Graph, GraphEntry: plan.GraphEntry, Loader: spec.Profile.GetLoader(),
+		Family: b.family.manifest.Name, Graph: spec.Graph, GraphEntry: plan.GraphEntry, Loader: spec.Profile.GetLoader(),
 		Loop: spec.Profile.GetLoop(), Device: plan.Device, Dtype: plan.Dtype, VocabSize: uint32(d.Layout.Vocab),
 		ContextLength: uint32(d.context), EosTokenIds: d.EOS, Plan: plan, Memory: MemoryStats(b.runtime, d.library),
 		Kernels: native(plan), Notes: plan.Notes, Capabilities: spec.Profile.GetRequiredCapabilities(),

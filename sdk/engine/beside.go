@@ -181,12 +181,10 @@ func sameTokens(target, draft *artifact.Artifact, width, draftWidth int) error {
 }
 
 func (f Family) record(graph string) (*family.Record, error) {
-	if f.Manifest != nil {
-		if i := slices.IndexFunc(f.Manifest.Families, func(r *family.Record) bool { return r.Graph == graph }); i >= 0 {
-			return f.Manifest.Families[i], nil
-		}
+	if i := slices.IndexFunc(f.manifest.Families, func(r *family.Record) bool { return r.Graph == graph }); i >= 0 {
+		return f.manifest.Families[i], nil
 	}
-	return nil, contract.Errorf(contract.PluginMismatch, graph, "%s %s has no family of this id, which a draft needs", f.Name, f.Version)
+	return nil, contract.Errorf(contract.PluginMismatch, graph, "%s %s has no family of this id, which a draft needs", f.manifest.Name, f.manifest.Version)
 }
 
 // line is what the draft takes: its weights, caches of the target's rows, and a step's activations and scores. A prompt
@@ -216,7 +214,7 @@ func (d *beside) load(ctx context.Context, worker *mlx.Worker, target Model, chu
 		if err != nil {
 			return nil, err
 		}
-		return NewTwoModel(model, d.library != nil, chunk), nil
+		return NewTwoModel(model, d.Layout, d.library != nil, chunk), nil
 	}
 	err = worker.Do(ctx, func(s *mlx.Scope) error {
 		tensors, err := d.Weights.Load(ctx, s, d.draft.target(), loads(report))

@@ -1,6 +1,6 @@
 // Package engine runs token loops: it turns a model's forward into generated or scored tokens.
 //
-// A Model states its Layout and computes Forward and Unembed; the engine owns caches, chunked prefill, the decode loop one
+// A Blueprint states a model's Layout, and its Model computes Forward and Unembed; the engine owns caches, chunked prefill, the decode loop one
 // step ahead, samplers, log probabilities, cancellation and counters. Noise is the sampling noise of every family.
 //
 // One goroutine, the loop, owns the scheduler (schedule), the rows and all that is in flight; requests tell it things and read from

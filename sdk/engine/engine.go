@@ -29,8 +29,8 @@ type Config struct {
 	Rows int
 	// KVTokens is how many tokens the caches of all rows hold together, rounded up to kv.Step; 0 is Context for each row.
 	KVTokens int
-	// Caches are the layout's with the formats that they are stored in; nil: the layout's own.
-	Caches []kv.Spec
+	// Layout is the model's, its caches with the formats that they are stored in.
+	Layout Layout
 	// Paging keeps layers that attend to all positions in blocks that rows with the same beginning, and what is kept of it, share.
 	Paging bool
 	// KVStart is the token at which the formats begin; a request that is resumed names it.
@@ -126,13 +126,10 @@ func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *
 	}
 	first := firstChunk(config)
 	e := &Engine{
-		runtime: runtime, worker: worker, model: model, layout: model.Layout(), config: config, started: time.Now(),
+		runtime: runtime, worker: worker, model: model, layout: config.Layout, config: config, started: time.Now(),
 		memory: newMemory(config.PrefixBytes), speculation: newSpeculation(config.Speculation, config.Rows),
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), rows: map[*schedule.Row]*row{},
 		pace: newPace(config.PrefillChunk, first, evaluationTarget), beside: newPace(config.PrefillChunk, first/4, besideTarget),
-	}
-	if config.Caches != nil {
-		e.layout.Caches = config.Caches
 	}
 	room := schedule.Config{
 		Cut:  func(first, n int) int { return kv.Cut(e.layout.Caches, first, n) },

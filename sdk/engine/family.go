@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -11,12 +13,12 @@ import (
 	"github.com/clademl/clade/sdk/kernels"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
+	"github.com/clademl/clade/sdk/plugin"
 	"github.com/clademl/clade/sdk/weights"
 )
 
-// Family is what a plugin of token loops brings: its graphs. Backend makes a plugin of it.
+// Family is what a plugin of token loops brings: its graphs.
 type Family struct {
-	Name, Version string
 	// Tables lists, for each family graph id of the manifest, the graphs that can run it. The last one is generic.
 	Tables []Table
 	// Implementations are graphs that stand in for those of other families, by the ids that the manifest registers.
@@ -24,8 +26,30 @@ type Family struct {
 	Kernels         kernels.Registry
 	// Own is the plugin's own library of kernels, which graphs name beside the runtime's; nil: it brings none.
 	Own *kernels.Own
-	// Manifest holds the records by which configs of auxiliary models are read; nil where none can go with a model.
-	Manifest *family.Manifest
+
+	// manifest is the plugin's; its records read the configs of auxiliary models too.
+	manifest *family.Manifest
+}
+
+// Main is the whole main of a plugin that brings f; manifest is its plugin.yaml, embedded. It does not return.
+func Main(manifest []byte, f Family) {
+	p, err := Plugin(manifest, f)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(contract.KindOf(err).ExitCode())
+	}
+	plugin.Main(p)
+}
+
+// Plugin makes a plugin of the family, for a main that has more to say than Main. Its errors are the manifest's.
+func Plugin(manifest []byte, f Family) (plugin.Family, error) {
+	m, err := family.ParseManifest(manifest)
+	if err != nil {
+		return plugin.Family{}, err
+	}
+	f.manifest = m
+	b := newBackend(f)
+	return plugin.Family{Manifest: manifest, Tables: f.graphTables(), Options: Options(), Kernels: b.Kernels, Backend: b}, nil
 }
 
 // Table is the graphs of one family graph id, in the order they are tried.
@@ -95,8 +119,8 @@ type Blueprint struct {
 	Build func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) Model
 }
 
-// GraphTables is the family's tables as Describe tells them.
-func (f Family) GraphTables() []*cladev1.GraphTable {
+// graphTables is the family's tables as Describe tells them.
+func (f Family) graphTables() []*cladev1.GraphTable {
 	var out []*cladev1.GraphTable
 	for _, t := range f.Tables {
 		table := &cladev1.GraphTable{Graph: t.Graph}
@@ -126,7 +150,7 @@ func (f Family) pick(spec *cladev1.ModelSpec) (Graph, string, error) {
 	}
 	at := slices.IndexFunc(f.Tables, func(t Table) bool { return t.Graph == spec.Graph })
 	if at < 0 {
-		return Graph{}, "", contract.Errorf(contract.PluginMismatch, spec.Graph, "%s %s has no graph of this id", f.Name, f.Version)
+		return Graph{}, "", contract.Errorf(contract.PluginMismatch, spec.Graph, "%s %s has no graph of this id", f.manifest.Name, f.manifest.Version)
 	}
 	entries, generic := f.Tables[at].Entries, f.generic(spec.Graph)
 	if spec.GraphEntry == "" {

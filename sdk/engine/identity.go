@@ -65,7 +65,7 @@ func (b *Backend) identity(ctx context.Context, files *prefix.Disk, spec *cladev
 		id = append(id, k.Name, fmt.Sprint(k.Native))
 	}
 	if len(d.own) > 0 {
-		id = append(id, "own kernels", b.family.Name, b.family.Version)
+		id = append(id, "own kernels", b.family.manifest.Name, b.family.manifest.Version)
 	}
 	return id, nil
 }
@@ -75,7 +75,7 @@ func (b *Backend) revision(g Graph) string {
 	if g.Revision > 0 {
 		return fmt.Sprint(g.Revision)
 	}
-	return b.family.Name + " " + b.family.Version
+	return b.family.manifest.Name + " " + b.family.manifest.Version
 }
 
 // artifactSum is a digest of the model's files. It is kept beside the runs, as long as the system tells that the files are as they

@@ -22,9 +22,8 @@ func (l Layout) kernelsFit() bool {
 	return true
 }
 
-// Model is a decoder graph. Its methods run on the worker's thread and report errors through the scope.
+// Model is a decoder graph, whose Layout its Blueprint states. Its methods run on the worker's thread and report errors through the scope.
 type Model interface {
-	Layout() Layout
 	// Forward maps token ids [1, T] (int32) to hidden states [1, T, hidden]; it calls pass.Attend once for each cache. The T
 	// tokens are those of the pass's segments, of several sequences: nothing but Attend may mix or order them.
 	Forward(s *mlx.Scope, ids *mlx.Array, pass *kv.Pass) *mlx.Array

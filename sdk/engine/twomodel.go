@@ -14,9 +14,9 @@ type twoModel struct {
 	chunk   int  // most tokens of one forward
 }
 
-// NewTwoModel makes a Drafter of a model, which it takes over. Prompts run through it chunk tokens at a time.
-func NewTwoModel(model Model, kernels bool, chunk int) Drafter {
-	return &twoModel{model: model, layout: model.Layout(), kernels: kernels, chunk: max(chunk, 1)}
+// NewTwoModel makes a Drafter of a model of that layout, which it takes over. Prompts run through it chunk tokens at a time.
+func NewTwoModel(model Model, layout Layout, kernels bool, chunk int) Drafter {
+	return &twoModel{model: model, layout: layout, kernels: kernels, chunk: max(chunk, 1)}
 }
 
 // fed is what of a text is in the draft's cache.

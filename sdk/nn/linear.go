@@ -171,5 +171,10 @@ func (e Embedding) Forward(s *mlx.Scope, ids *mlx.Array) *mlx.Array {
 	return s.AsType(s.Take(e.Weight, ids, 0), e.DType)
 }
 
-// AsLinear is the output head of a model whose head is tied to its embedding.
-func (e Embedding) AsLinear() Linear { return Linear{Weight: e.Weight, Packed: e.Packed} }
+// Head is a model's output head: the layer at path, or, where the model ties the two, the embedding's own matrix.
+func (e Embedding) Head(s *mlx.Scope, p Parameters, path string, tied bool) Linear {
+	if tied {
+		return Linear{Weight: e.Weight, Packed: e.Packed}
+	}
+	return NewLinear(s, p, path)
+}

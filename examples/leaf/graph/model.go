@@ -77,7 +77,6 @@ type Model struct {
 	Norm   nn.RMSNorm
 	LMHead nn.Linear // tied
 
-	config  Config
 	rope    *nn.Rope
 	tensors *weights.Tensors
 }
@@ -96,8 +95,8 @@ type Block struct {
 // newModel builds the graph over loaded tensors, which it takes over.
 func newModel(s *mlx.Scope, c Config, w *weights.Tensors, dtype mlx.DType) *Model {
 	norm := func(name string) nn.RMSNorm { return nn.RMSNorm{Weight: w.Get(name + ".weight"), Eps: c.RMSNormEps} }
-	m := &Model{Embed: nn.NewEmbedding(w, "embed", dtype), Norm: norm("norm"), config: c, rope: nn.NewRope(s, c.Rope), tensors: w}
-	m.LMHead = m.Embed.AsLinear()
+	m := &Model{Embed: nn.NewEmbedding(w, "embed", dtype), Norm: norm("norm"), rope: nn.NewRope(s, c.Rope), tensors: w}
+	m.LMHead = m.Embed.Head(s, w, "lm_head", true)
 	for i := range c.Layers {
 		linear := func(name string) nn.Linear { return nn.NewLinear(s, w, layer(i)+name) }
 		m.Blocks = append(m.Blocks, Block{
@@ -108,11 +107,6 @@ func newModel(s *mlx.Scope, c Config, w *weights.Tensors, dtype mlx.DType) *Mode
 		})
 	}
 	return m
-}
-
-// Layout is the vocabulary and the caches.
-func (m *Model) Layout() engine.Layout {
-	return engine.Layout{Vocab: m.config.VocabSize, Caches: m.config.Caches()}
 }
 
 // UseKernels takes the kernels of lib/ that the plan has as native.

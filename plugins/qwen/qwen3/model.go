@@ -1,7 +1,6 @@
 package qwen3
 
 import (
-	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/nn"
@@ -15,7 +14,6 @@ type Model struct {
 	Norm        nn.RMSNorm
 	LMHead      nn.Linear
 
-	config  Config
 	rope    *nn.Rope
 	tensors *weights.Tensors
 }
@@ -25,22 +23,13 @@ func New(s *mlx.Scope, c Config, w *weights.Tensors, dtype mlx.DType) *Model {
 	m := &Model{
 		EmbedTokens: nn.NewEmbedding(w, "model.embed_tokens", dtype),
 		Norm:        nn.RMSNorm{Weight: w.Get("model.norm.weight"), Eps: c.RMSNormEps},
-		config:      c, tensors: w, rope: nn.NewRope(s, c.Rope),
+		tensors:     w, rope: nn.NewRope(s, c.Rope),
 	}
 	for i := range c.Layers {
 		m.Layers = append(m.Layers, newBlock(s, c, w, i, m.rope))
 	}
-	if c.Tied {
-		m.LMHead = m.EmbedTokens.AsLinear()
-	} else {
-		m.LMHead = nn.NewLinear(s, w, "lm_head")
-	}
+	m.LMHead = m.EmbedTokens.Head(s, w, "lm_head", c.Tied)
 	return m
-}
-
-// Layout is the vocabulary and the caches.
-func (m *Model) Layout() engine.Layout {
-	return engine.Layout{Vocab: m.config.VocabSize, Caches: m.config.Caches()}
 }
 
 // Forward maps ids [1, T] to normed hidden states [1, T, H].

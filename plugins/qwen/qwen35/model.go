@@ -1,7 +1,6 @@
 package qwen35
 
 import (
-	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/nn"
@@ -52,11 +51,7 @@ func newModel(s *mlx.Scope, c Config, l layout, w *weights.Tensors, dtype mlx.DT
 	for i := range c.Layers {
 		m.Layers = append(m.Layers, b.block(layerName(i), i, c.Recurrent[i]))
 	}
-	if c.Tied {
-		m.LMHead = m.EmbedTokens.AsLinear()
-	} else {
-		m.LMHead = nn.NewLinear(s, w, "language_model.lm_head")
-	}
+	m.LMHead = m.EmbedTokens.Head(s, w, "language_model.lm_head", c.Tied)
 	return m
 }
 
@@ -75,11 +70,6 @@ func (b builder) norm(path string) nn.RMSNorm {
 		n.Weight = b.keep(b.s.AsType(b.s.AddScalar(b.s.AsType(n.Weight, stored), 1), b.dtype))
 	}
 	return n
-}
-
-// Layout is the vocabulary and the caches.
-func (m *Model) Layout() engine.Layout {
-	return engine.Layout{Vocab: m.config.VocabSize, Caches: m.config.Caches()}
 }
 
 // Embed maps ids [1, T] to their embeddings [1, T, H].

@@ -7,6 +7,7 @@ import (
 
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract"
+	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/nn"
 )
@@ -82,6 +83,11 @@ func (c Config) Caches() []kv.Spec {
 		out[i] = kv.Spec{Heads: c.KVHeads, HeadDim: c.HeadDim, Window: c.Windows[i]}
 	}
 	return out
+}
+
+// layout is the vocabulary and the caches.
+func (c Config) layout() engine.Layout {
+	return engine.Layout{Vocab: c.VocabSize, Caches: c.Caches()}
 }
 
 // reader reads what rows name.

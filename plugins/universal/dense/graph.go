@@ -30,7 +30,7 @@ func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error
 		return engine.Blueprint{}, err
 	}
 	return engine.Blueprint{
-		Layout:  engine.Layout{Vocab: c.VocabSize, Caches: c.Caches()},
+		Layout:  c.layout(),
 		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes, Notes: c.Notes, Kernels: c.kernels(), Unfused: c.unfused(), Uncertain: c.uncertain,
 		Adapts: c.adapts,
 		Build:  func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model { return New(s, c, w, dtype) },

@@ -3,7 +3,6 @@ package dense
 import (
 	"cmp"
 
-	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/nn"
@@ -41,17 +40,8 @@ func New(s *mlx.Scope, c Config, w *weights.Tensors, dtype mlx.DType) *Model {
 		m.Layers = append(m.Layers, b.block(i))
 	}
 	m.Norm = b.norm("model.", "norm")
-	if c.Tied {
-		m.LMHead = m.EmbedTokens.AsLinear()
-	} else {
-		m.LMHead = nn.NewLinear(s, w, "lm_head")
-	}
+	m.LMHead = m.EmbedTokens.Head(s, w, "lm_head", c.Tied)
 	return m
-}
-
-// Layout is the vocabulary and the caches.
-func (m *Model) Layout() engine.Layout {
-	return engine.Layout{Vocab: m.config.VocabSize, Caches: m.config.Caches()}
 }
 
 // Forward maps ids [1, T] to normed hidden states [1, T, H].

@@ -35,7 +35,7 @@ func TestALayerOfADecodeStepIsFiveNodes(t *testing.T) {
 			require.NoError(t, err)
 			m := New(s, c, tensors, mlx.Float32)
 			defer m.Close()
-			cache := kv.New(m.Layout().Caches, true)
+			cache := kv.New(c.Caches(), true)
 			defer cache.Close()
 			step := func() int64 {
 				before := mlx.LiveHandles()

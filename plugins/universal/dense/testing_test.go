@@ -117,12 +117,13 @@ func openWrapped(t *testing.T, path string, target weights.Target, config engine
 	require.NoError(t, err)
 	model := load(t, worker, path, target)
 	if d, ok := config.Speculation.Drafter.(checkpointDraft); ok {
-		config.Speculation.Drafter = engine.NewTwoModel(load(t, worker, d.path, target), target.Kernels != nil, config.PrefillChunk)
+		draft := load(t, worker, d.path, target)
+		config.Speculation.Drafter = engine.NewTwoModel(draft, draft.config.layout(), target.Kernels != nil, config.PrefillChunk)
 	}
 	if config.Context == 0 {
 		config.Context = 512
 	}
-	config.EOS, config.Provenance = model.config.EOS, &cladev1.Provenance{}
+	config.Layout, config.EOS, config.Provenance = model.config.layout(), model.config.EOS, &cladev1.Provenance{}
 	config.Kernels, config.Sampler, config.MaxThreads = target.Kernels, target.Kernels, 2
 	e := engine.New(r, worker, wrap(model), config)
 	t.Cleanup(func() {

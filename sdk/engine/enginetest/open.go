@@ -126,7 +126,7 @@ func (s Subject) Open(t testing.TB) *engine.Engine {
 	if config.Queue == 0 {
 		config.Queue = 4
 	}
-	config.EOS, config.Provenance, config.MaxThreads = b.EOS, &cladev1.Provenance{}, 2
+	config.Layout, config.EOS, config.Provenance, config.MaxThreads = b.Layout, b.EOS, &cladev1.Provenance{}, 2
 	config.Kernels, config.Sampler = s.Target.Kernels, s.Target.Kernels
 	if len(s.Adapters) > 0 || s.AdapterBytes > 0 {
 		config.Adapters = adapters.NewBook(adapters.Model{Params: b.Weights.Params(), Layer: b.Adapts, Kernels: s.Target.Kernels}, board, worker, s.AdapterBytes)

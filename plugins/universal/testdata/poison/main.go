@@ -11,11 +11,9 @@ import (
 	"github.com/clademl/clade/plugins/universal/dense"
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/engine"
-	"github.com/clademl/clade/sdk/family"
 	"github.com/clademl/clade/sdk/kernels"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
-	"github.com/clademl/clade/sdk/plugin"
 	"github.com/clademl/clade/sdk/weights"
 )
 
@@ -54,10 +52,6 @@ func serve(path string) error {
 	if err != nil {
 		return err
 	}
-	m, err := family.ParseManifest(manifest)
-	if err != nil {
-		return err
-	}
 	graph := dense.Graph()
 	read := graph.Read
 	graph.Read = func(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
@@ -68,12 +62,10 @@ func serve(path string) error {
 		}
 		return b, err
 	}
-	f := engine.Family{
-		Name: m.Name, Version: m.Version, Manifest: m, Kernels: kernels.CPU(),
+	engine.Main(manifest, engine.Family{
 		Tables:          []engine.Table{{Graph: "minicpm5", Entries: []engine.Graph{graph}}, {Graph: "universal-dense", Entries: []engine.Graph{graph}}},
 		Implementations: map[string]engine.Graph{"universal-dense": graph},
-	}
-	backend := engine.NewBackend(f)
-	plugin.Main(plugin.Family{Manifest: manifest, Tables: f.GraphTables(), Options: engine.Options(), Backend: backend, Kernels: backend.Kernels})
+		Kernels:         kernels.CPU(),
+	})
 	return nil
 }
