@@ -2,4 +2,4 @@
 
 package main
 
-var held = []string{"qwen3-f32", "qwen3-gguf-q8_0.gguf", "qwen3-moe-hf", "qwen35-hf", "qwen35-moe-hf-mtp", "qwen35-moe-affine4"}
+var held = []string{"qwen3-f32", "qwen3-gguf-q8_0.gguf", "qwen3-moe-hf", "qwen3-moe-gguf-q4_1.gguf", "qwen35-hf", "qwen35-moe-hf-mtp", "qwen35-moe-affine4"}

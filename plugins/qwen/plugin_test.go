@@ -20,7 +20,7 @@ func TestThePluginKeepsTheContract(t *testing.T) {
 	require.NoError(t, err)
 	_, err = os.Stat(exe)
 	require.NoError(t, err, "make build makes it")
-	for _, c := range slices.Concat(tiny.Qwen3(), tiny.Qwen3MoE(), tiny.Qwen35(), tiny.Qwen35MoE()) {
+	for _, c := range slices.Concat(tiny.Qwen3(), tiny.Qwen3MoE(), tiny.Qwen3MoEGGUF(), tiny.Qwen35(), tiny.Qwen35MoE()) {
 		if !slices.Contains(held, c.Name) {
 			continue
 		}

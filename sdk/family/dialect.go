@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/clademl/clade/sdk/artifact"
 )
 
 // Dialect says how a family's config.json is read into canonical keys, in this order: the first object of From is copied
@@ -15,8 +17,8 @@ type Dialect struct {
 	Defaults map[string]any    `yaml:"defaults,omitempty" json:"defaults,omitempty"`
 	Derive   []Rule            `yaml:"derive,omitempty" json:"derive,omitempty"`
 	Require  []Require         `yaml:"require,omitempty" json:"require,omitempty"`
-	// Types adds to the dialect what one model type, after the record's remaps, has for itself. Of renames, defaults and rules the
-	// type's go before the record's, of requirements after.
+	// Types adds to the dialect what one model type has for itself: by the file's name of it, and by that after the record's remaps. Of
+	// renames, defaults and rules the type's go before the record's, of requirements after.
 	Types map[string]*TypeDialect `yaml:"types,omitempty" json:"types,omitempty"`
 	// Inspect is true when these rules cannot express the config and the plugin parses it.
 	Inspect bool `yaml:"inspect,omitempty" json:"inspect,omitempty"`
@@ -31,12 +33,18 @@ type TypeDialect struct {
 }
 
 // parts are the pieces that read a config of one type, in their order.
-func (d *Dialect) parts(modelType any) []TypeDialect {
-	own := TypeDialect{d.Rename, d.Defaults, d.Derive, d.Require}
-	if name, ok := modelType.(string); ok && d.Types[name] != nil {
-		return []TypeDialect{*d.Types[name], own}
+func (r *Record) parts(cfg artifact.Config) []TypeDialect {
+	var out []TypeDialect
+	stored, _ := cfg.Lookup(modelTypeKey)
+	if name, ok := stored.(string); ok {
+		for _, name := range slices.Compact([]string{name, r.Remap(name)}) {
+			if own := r.Config.Types[name]; own != nil {
+				out = append(out, *own)
+			}
+		}
 	}
-	return []TypeDialect{own}
+	d := &r.Config
+	return append(out, TypeDialect{d.Rename, d.Defaults, d.Derive, d.Require})
 }
 
 // Rule derives the canonical key To. Which of the other fields it reads depends on Rule; see rules.

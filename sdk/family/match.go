@@ -126,7 +126,7 @@ func (r *Record) ParseConfig(cfg, generation artifact.Config) (Parsed, error) {
 	if err := r.require(r.Requires, v); err != nil {
 		return Parsed{}, err
 	}
-	for _, part := range slices.Backward(r.Config.parts(v.at(modelTypeKey))) {
+	for _, part := range slices.Backward(r.parts(cfg)) {
 		if err := r.require(part.Require, v); err != nil {
 			return Parsed{}, err
 		}
@@ -146,7 +146,7 @@ func (r *Record) view(cfg, generation artifact.Config) (view, error) {
 		}
 		tree[modelTypeKey] = t
 	}
-	parts := r.Config.parts(tree[modelTypeKey])
+	parts := r.parts(cfg)
 	for _, part := range parts {
 		rename(tree, part.Rename)
 	}

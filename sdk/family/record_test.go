@@ -289,3 +289,16 @@ func TestDefaultsOfWhatARecordLeavesUnset(t *testing.T) {
 	require.Nil(t, recordOf(t, "qwen3").Generation.EnableThinking, "the template decides")
 	require.False(t, *recordOf(t, "minicpm5").Generation.EnableThinking)
 }
+
+// What llama.cpp makes of an architecture is no default of config.json's type, which its architecture is read as.
+func TestATypesDialectIsFoundByTheFilesNameAndByTheRemappedOne(t *testing.T) {
+	r := recordOf(t, "qwen3-moe")
+	body := `"hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":32,"intermediate_size":64,"rms_norm_eps":1e-6,
+		"rope_theta":1e6,"vocab_size":9,"tie_word_embeddings":true,"max_position_embeddings":64,"num_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32}`
+	p, err := r.ParseConfig(config(t, `{"model_type":"qwen3moe",`+body), artifact.Config{})
+	require.NoError(t, err)
+	require.Contains(t, p.JSON(), `"model_type":"qwen3_moe"`)
+	require.Contains(t, p.JSON(), `"norm_topk_prob":true`)
+	_, err = r.ParseConfig(config(t, `{"model_type":"qwen3_moe",`+body), artifact.Config{})
+	require.ErrorContains(t, err, "decoder_sparse_step")
+}

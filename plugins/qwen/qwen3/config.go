@@ -2,6 +2,7 @@ package qwen3
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/clademl/clade/sdk/artifact"
@@ -45,6 +46,9 @@ func ReadConfig(parsed artifact.Config) (Config, error) {
 	if f.Err() == nil && c.Heads%c.KVHeads != 0 {
 		f.Corrupt("num_key_value_heads", "%d heads are no multiple of %d", c.Heads, c.KVHeads)
 	}
+	if f.Has("rotary_dim") && f.Int("rotary_dim") != c.HeadDim { // as a GGUF may say; llama.cpp stops there
+		f.Unsupported("rotary_dim", "%d of %d channels would rotate: all do here", f.Int("rotary_dim"), c.HeadDim)
+	}
 	for i, kind := range f.Texts("layer_types") {
 		if kind != "full_attention" { // mlx-lm would silently attend to everything
 			f.Unsupported(fmt.Sprintf("layer_types[%d]", i), "attention of type %q is not computed", kind)
@@ -55,6 +59,9 @@ func ReadConfig(parsed artifact.Config) (Config, error) {
 
 // ReadMoEConfig reads the config of a mixture. Its rope_scaling is not read: mlx-lm ignores it for this type.
 func ReadMoEConfig(parsed artifact.Config) (Config, error) {
+	tree := maps.Clone(parsed.Map())
+	delete(tree, "rope_scaling")
+	parsed = artifact.NewConfig(parsed.Name(), tree)
 	c, err := ReadConfig(parsed)
 	if err != nil {
 		return c, err

@@ -27,7 +27,12 @@ var ggufNames = strings.NewReplacer(
 	"input_layernorm.", "attn_norm.", "post_attention_layernorm.", "ffn_norm.",
 	"self_attn.q_proj.", "attn_q.", "self_attn.k_proj.", "attn_k.", "self_attn.v_proj.", "attn_v.",
 	"self_attn.o_proj.", "attn_output.", "mlp.gate_proj.", "ffn_gate.", "mlp.up_proj.", "ffn_up.", "mlp.down_proj.", "ffn_down.",
+	"mlp.gate.", "ffn_gate_inp.", "mlp.switch_mlp.gate_proj.", "ffn_gate_exps.", "mlp.switch_mlp.up_proj.", "ffn_up_exps.",
+	"mlp.switch_mlp.down_proj.", "ffn_down_exps.",
 )
+
+// ggufArchs are the architectures whose name is not the type's.
+var ggufArchs = map[string]string{"qwen3_moe": "qwen3moe"}
 
 var ropeRows = regexp.MustCompile(`self_attn\.([qk])_proj\.`)
 
@@ -47,7 +52,7 @@ func mixed(dtype func(name string) string) func(Checkpoint, string) error {
 				t.Values = interleave(t.Values, heads, t.Shape[0])
 			}
 			s := stored{ggufNames.Replace(t.Name), "F32", t.Shape, nil}
-			if len(t.Shape) == 2 {
+			if len(t.Shape) > 1 {
 				s.dtype = dtype(s.name)
 			}
 			s.data = encodeGGUF(s.dtype, t)
@@ -141,6 +146,9 @@ type ggufField struct {
 
 func writeGGUF(c Checkpoint, path string, tensors []stored) error {
 	arch := c.Config["model_type"].(string)
+	if name, ok := ggufArchs[arch]; ok {
+		arch = name
+	}
 	headDim, own := c.Config["head_dim"].(int)
 	if !own {
 		headDim = c.Config["hidden_size"].(int) / c.Config["num_attention_heads"].(int)
@@ -164,6 +172,11 @@ func writeGGUF(c Checkpoint, path string, tensors []stored) error {
 	}
 	if own {
 		metadata = append(metadata, ggufField{arch + ".attention.key_length", headDim}, ggufField{arch + ".attention.value_length", headDim})
+	}
+	if experts, ok := c.Config["num_experts"]; ok {
+		metadata = append(metadata, ggufField{"tokenizer.ggml.model", "none"}, ggufField{arch + ".expert_count", experts},
+			ggufField{arch + ".expert_used_count", c.Config["num_experts_per_tok"]},
+			ggufField{arch + ".expert_feed_forward_length", c.Config["moe_intermediate_size"]})
 	}
 	return writeGGUFFile(path, metadata, tensors)
 }
