@@ -242,7 +242,7 @@ func TestAdaptersComeAndGoDuringTraffic(t *testing.T) {
 		require.Contains(t, answer, "has an adapter of this name already")
 		code, answer = asked(t, s, "/v1/chat/completions", object{"model": "two", "messages": []object{{"role": "user", "content": "x"}}})
 		require.Equal(t, 404, code)
-		require.Contains(t, answer, "no such model is served; there are base, one")
+		require.Contains(t, answer, "no such model is served; there are base; adapters: one")
 		code, answer = unload("one")
 		require.Equal(t, 200, code, answer)
 		_, err = say("one")

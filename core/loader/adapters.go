@@ -160,6 +160,9 @@ func (m *Model) loadIn(ctx context.Context, p *Planned, w AdapterWish) (done boo
 			WithNext("load it when they have ended, or choose another name")
 	}
 	info, err := p.loadAdapter(ctx, w)
+	if contract.KindOf(err) == contract.PluginCrashed {
+		return true, contract.Errorf(contract.Unavailable, w.ID, "nothing is loaded: %w", err).WithNext("try again")
+	}
 	if err != nil {
 		return true, err
 	}

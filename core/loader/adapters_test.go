@@ -85,6 +85,18 @@ func TestANewProcessHasTheAdaptersOfTheOneBefore(t *testing.T) {
 	refused(t, err, contract.NotFound, 5, "law: no adapter is loaded")
 }
 
+// A process that is killed while it loads an adapter has loaded nothing; the next one does.
+func TestAnAdapterWhosePluginIsKilledMeanwhileIsToBeAskedForAgain(t *testing.T) {
+	f := newFake()
+	m := adapting(t, f)
+	f.killed = true
+	law := AdapterWish{ID: "law", Path: "/law"}
+	refused(t, m.LoadAdapter(t.Context(), law), contract.Unavailable, 1, "law: nothing is loaded: ", "try again")
+	require.Empty(t, names(m))
+	require.NoError(t, m.LoadAdapter(t.Context(), law))
+	require.Equal(t, []string{"law"}, names(m))
+}
+
 // normal takes the random blanks out of protojson.
 func normal(texts []string) (out []string) {
 	for _, text := range texts {

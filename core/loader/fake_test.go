@@ -64,6 +64,7 @@ type fakePlugin struct {
 	lastControl *cladev1.Control
 	adapted     []string // requests for adapters, each behind how many processes were started
 	digest      string   // of adapters that are loaded now
+	killed      bool     // the process dies of the next adapter
 }
 
 type fakeProcess struct {
@@ -161,6 +162,11 @@ func (p *fakeProcess) Adapters(_ context.Context, req *cladev1.AdaptersRequest) 
 	f.adapted = append(f.adapted, fmt.Sprintf("%d %s", f.starts, protojson.MarshalOptions{}.Format(req)))
 	switch a := req.GetAction().(type) {
 	case *cladev1.AdaptersRequest_Load:
+		if f.killed {
+			f.killed = false
+			p.die(errKilled)
+			return nil, errKilled
+		}
 		digest := f.digest
 		p.loaded = append(p.loaded, &cladev1.AdapterInfo{Id: a.Load.GetId(), Path: a.Load.GetPath(), Digest: digest})
 	case *cladev1.AdaptersRequest_Unload:

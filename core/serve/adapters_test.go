@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/clademl/clade/core/serve/admin"
 	"github.com/clademl/clade/core/serve/openai"
+	"github.com/clademl/clade/sdk/artifact/lora"
 	"github.com/clademl/clade/sdk/contract"
 )
 
@@ -68,7 +70,7 @@ func TestUnknownNamesAre404NamingThoseThatExist(t *testing.T) {
 		do(t, http.MethodGet, url+"/v1/models/med", ""),
 	} {
 		require.Equal(t, 404, r.status, r.body)
-		require.Contains(t, r.Error.Message, "med: no such model is served; there are base, law, sql")
+		require.Contains(t, r.Error.Message, "med: no such model is served; there are base; adapters: law, sql;")
 	}
 	e.words, e.err = nil, contract.Errorf(contract.NotFound, "med", "no adapter of this name is loaded; there are law, sql")
 	for _, body := range []string{`{"lora":"med",` + hello + `}`, `{"stream":true,"lora":"med",` + hello + `}`} {
@@ -185,14 +187,15 @@ func TestClientsLoadAndUnloadAsWithVLLM(t *testing.T) {
 		`{"lora_name":"x","lora_path":"` + elsewhere + `"}`:                          {404, "is no folder inside"},
 		`{"lora_name":"x","lora_path":"out"}`:                                        {404, "is no folder inside"},
 		`{"lora_name":"x","lora_path":"file"}`:                                       {404, "is no folder inside"},
-		`{"lora_name":"x","lora_path":"med","model":"nobody"}`:                       {404, "no such model is served; there are base, med, half"},
+		`{"lora_name":"x","lora_path":"med","model":"nobody"}`:                       {404, "no such model is served; there are base; adapters: med, half"},
 		`{"lora_name":"x","lora_path":"med","load_inplace":true}`:                    {400, "load_inplace"},
 		`{"lora_name":"x","lora_path":"med","lora_int_id":3}`:                        {400, "lora_int_id"},
 		`{"lora_name":"x","lora_path":"med"} x`:                                      {400, "something follows"},
 		`{"lora_name":"x","lora_path":"leak"}`:                                       {404, `lora_path: "leak": adapters.safetensors is a link to no file inside serve.adapter_dir`},
 		`{"lora_name":"x","lora_path":"turn"}`:                                       {404, "is a link to no file inside"},
-		`{"lora_name":"x+y","lora_path":"med"}`:                                      {400, `lora_name: "x+y" is no name`},
-		`{"lora_name":"none","lora_path":"med"}`:                                     {400, `lora_name: "none" is no name`},
+		`{"lora_name":"x+y","lora_path":"med"}`:                                      {400, `lora_name: "x+y" is no id`},
+		`{"lora_name":"x/../y","lora_path":"med"}`:                                   {400, `lora_name: "x/../y" is no id`},
+		`{"lora_name":"none","lora_path":"med"}`:                                     {400, `lora_name: "none" is no id`},
 		`{"lora_name":"x","lora_path":5}`:                                            {400, "lora_path: is a JSON number, want a text"},
 		`{"lora_name":"x","lora_path":"med","scale":"1"}`:                            {400, "scale: is a JSON string, want a number"},
 		`[]`: {400, "body: is not a JSON object"},
@@ -216,6 +219,59 @@ func TestClientsLoadAndUnloadAsWithVLLM(t *testing.T) {
 	require.Equal(t, 400, ask(unloadPath, `{}`).status)
 	require.Equal(t, 400, ask(unloadPath, `{"lora_name":"half","scale":1}`).status)
 	require.Len(t, listed(t, url), 2)
+}
+
+// As with vLLM a folder that holds no adapter is 404 and one that is not computed 400; what is damaged is 422, as a damaged model is.
+func TestARefusedAdaptersStatusSaysWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	for folder, files := range map[string]map[string]string{
+		"empty": nil,
+		"dora":  {lora.ConfigFile: `{"peft_type":"LORA","r":2,"lora_alpha":1,"use_dora":true}`, lora.PEFTWeights: ""},
+		"torn":  {lora.ConfigFile: `{"peft_type":"LORA","r":2,"lora_alpha":1}`, lora.PEFTWeights: "torn"},
+	} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, folder), 0o700))
+		for name, text := range files {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, folder, name), []byte(text), 0o600))
+		}
+	}
+	e := newFake("x")
+	e.loads = func(a Adapter) error {
+		_, err := lora.Open(a.Path)
+		return err
+	}
+	_, url := serveFake(t, Options{AdapterDir: dir}, map[string]*fakeEngine{"base": e})
+	for folder, want := range map[string]struct {
+		status int
+		says   string
+	}{"empty": {404, lora.ConfigFile}, "dora": {400, "use_dora"}, "torn": {422, lora.PEFTWeights}} {
+		r := do(t, http.MethodPost, url+loadPath, `{"lora_name":"x","lora_path":"`+folder+`"}`)
+		require.Equal(t, want.status, r.status, r.body)
+		require.Contains(t, r.Error.Message, want.says)
+	}
+	require.Empty(t, e.Adapters())
+}
+
+// A plugin that is killed while it opens a model, or loads an adapter, is followed by another: clients are told to ask again, and
+// the next time it works.
+func TestWhatAKilledPluginWasOpeningIsToBeAskedForAgain(t *testing.T) {
+	killed := contract.Errorf(contract.PluginCrashed, "universal", "the plugin's process was killed from outside (SIGKILL)")
+	e, openings := newFake("x"), 0
+	s, err := New(Options{KeepAlive: -1}, []Served{{Name: "base", Open: func(context.Context) (Engine, error) {
+		if openings++; openings <= 2 {
+			return nil, killed
+		}
+		return e, nil
+	}}})
+	require.NoError(t, err)
+	h := httptest.NewServer(s.Handler())
+	t.Cleanup(func() { h.Close(); s.registry.close(context.Background()) })
+	for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+		r := do(t, http.MethodPost, h.URL+path, `{"max_tokens":1,`+hello+`}`)
+		require.Equal(t, http.StatusServiceUnavailable, r.status, r.body)
+		require.Equal(t, "1", r.header.Get("Retry-After"))
+		require.Contains(t, r.Error.Message, "base: cannot be opened now: universal: the plugin's process was killed from outside (SIGKILL); try again")
+	}
+	require.Equal(t, 200, do(t, http.MethodPost, h.URL+"/v1/messages", `{"max_tokens":1,`+hello+`}`).status)
 }
 
 // What was loaded is there again when the model is opened anew, and listed while it is not; what cannot be loaded then is dropped.

@@ -50,8 +50,9 @@ type fakeEngine struct {
 	prompt       generate.Prompt
 	adapters     []Adapter
 	loadErr      error
-	unloading    chan struct{}    // when set, unloading waits here
-	deltas       []generate.Delta // emitted in the place of words, when set
+	loads        func(Adapter) error // when set, decides what can be loaded
+	unloading    chan struct{}       // when set, unloading waits here
+	deltas       []generate.Delta    // emitted in the place of words, when set
 	embedded     generate.EmbedRequest
 }
 
@@ -125,6 +126,11 @@ func (f *fakeEngine) LoadAdapter(_ context.Context, a Adapter) error {
 	defer f.mu.Unlock()
 	if f.loadErr != nil {
 		return f.loadErr
+	}
+	if f.loads != nil {
+		if err := f.loads(a); err != nil {
+			return err
+		}
 	}
 	f.adapters = append(f.adapters, a)
 	return nil

@@ -102,11 +102,19 @@ func (r *registry) openLeased(m *served) (Engine, func(), error) {
 	e, err := m.open(r.ctx)
 	if err != nil {
 		m.setErr(err)
-		return nil, nil, err
+		return nil, nil, again(m.name, err)
 	}
 	t := r.install(m, e, 1)
 	r.divide()
 	return e, func() { m.release(t) }, nil
+}
+
+// again says of an opening whose process ended that the next one may do: the model is as absent as before.
+func again(name string, err error) error {
+	if contract.KindOf(err) != contract.PluginCrashed {
+		return err
+	}
+	return contract.Errorf(contract.Unavailable, name, "cannot be opened now: %w", err).WithNext("try again")
 }
 
 // begin makes e the present engine and watches it.

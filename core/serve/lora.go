@@ -22,10 +22,12 @@ type loraBody struct {
 	Scale   *float64 `json:"scale"`
 }
 
-// registerAdapters adds the endpoints by which clients load and unload adapters.
-func (s *Server) registerAdapters(mux *http.ServeMux) {
-	mux.HandleFunc("POST /v1/load_lora_adapter", s.clientsAdapter(s.clientLoads))
-	mux.HandleFunc("POST /v1/unload_lora_adapter", s.clientsAdapter(s.clientUnloads))
+// adapterRoutes are the endpoints by which clients load and unload adapters.
+func (s *Server) adapterRoutes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"POST /v1/load_lora_adapter":   s.clientsAdapter(s.clientLoads),
+		"POST /v1/unload_lora_adapter": s.clientsAdapter(s.clientUnloads),
+	}
 }
 
 // clientsAdapter lets a client in where serve.adapter_dir says from which folder clients may load. Elsewhere what is loaded is this
@@ -94,8 +96,9 @@ func (s *Server) clientLoads(ctx context.Context, q loraBody) (string, error) {
 	case q.InPlace:
 		return "", contract.Errorf(contract.UnsupportedOption, "load_inplace", "requests that run would change their adapter").WithNext("unload it first")
 	}
-	if contract.CheckAdapterID(q.Name) != nil {
-		return "", contract.Errorf(contract.InvalidArgument, "lora_name", "%.40q is no name: want letters, digits, and . _ - /, and not %q", q.Name, contract.NoAdapter)
+	var why *contract.Error
+	if errors.As(contract.CheckAdapterID(q.Name), &why) {
+		return "", contract.Errorf(why.Kind, "lora_name", "%s", why.Message)
 	}
 	folder, err := adapterFolder(s.o.AdapterDir, q.Path)
 	if err != nil {

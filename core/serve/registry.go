@@ -205,7 +205,7 @@ func (r *registry) pick(name string) (*served, error) {
 }
 
 func (r *registry) unknown(name string) error {
-	return contract.Errorf(contract.NotFound, name, "no such model is served; there are %s", openai.Names(r.List())).WithNext("GET /v1/models lists them")
+	return openai.ModelNotFound(name, r.List())
 }
 
 // Get implements openai.Models.

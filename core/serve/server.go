@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"runtime"
@@ -119,17 +120,26 @@ func New(o Options, models []Served) (*Server, error) {
 // Handler is the server's HTTP surface, as Run serves it.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	openai.New(s.registry).Register(mux)
-	anthropic.New(s.registry).Register(mux)
-	s.registerAdapters(mux)
+	for pattern, answer := range s.routes() {
+		mux.HandleFunc(pattern, answer)
+	}
 	mux.Handle(admin.Prefix, admin.New(s, s.token))
-	mux.HandleFunc("GET /health", s.health)
-	mux.HandleFunc("GET /metrics", s.registry.metrics)
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write([]byte("clade is running; see GET /v1/models\n"))
-	})
 	return s.guard(s.o.Tracer.Handler(jsonErrors(mux)))
+}
+
+// routes are the endpoints for clients; docs/command-line.md lists them.
+func (s *Server) routes() map[string]http.HandlerFunc {
+	all := map[string]http.HandlerFunc{"GET /health": s.health, "GET /metrics": s.registry.metrics, "GET /{$}": welcome}
+	maps.Copy(all, openai.New(s.registry).Routes())
+	maps.Copy(all, anthropic.New(s.registry).Routes())
+	maps.Copy(all, s.adapterRoutes())
+	return all
+}
+
+// welcome tells a browser where it is.
+func welcome(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("clade is running; see GET /v1/models\n")) // a client that left needs no answer
 }
 
 // Run listens and serves until ctx ends, then drains. A drain that ended on time returns nil.

@@ -56,16 +56,25 @@ func ParseAdapters(text string) ([]AdapterUse, error) {
 	return out, nil
 }
 
-// CheckAdapterID refuses what cannot be an adapter's id.
+// CheckAdapterID refuses what cannot be an adapter's id: a name, or a name behind its owner's as on a hub.
 func CheckAdapterID(id string) error {
-	ok := id != "" && len(id) <= maxID && id != NoAdapter
-	for _, c := range []byte(id) {
-		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-/", c) >= 0)
-	}
+	owner, name, owned := strings.Cut(id, "/")
+	ok := len(id) <= maxID && id != NoAdapter && isName(owner) && (!owned || isName(name))
 	if !ok {
-		return Errorf(InvalidArgument, "adapter", "%.40q is no id: want letters, digits, and . _ - /, at most %d, not %q", id, maxID, NoAdapter)
+		return Errorf(InvalidArgument, "adapter", "%.40q is no id: want NAME or OWNER/NAME, each beginning with a letter or a digit, then "+
+			"these and . _ -, at most %d bytes, not %q", id, maxID, NoAdapter)
 	}
 	return nil
+}
+
+func isName(s string) bool {
+	for i, c := range []byte(s) {
+		alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alphanumeric && (i == 0 || strings.IndexByte("._-", c) < 0) {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // maxScale is far beyond what leaves a model sensible.

@@ -22,6 +22,20 @@ func TestChoicesOfAdapters(t *testing.T) {
 	}
 }
 
+// An id is put into messages, metrics and file names by others: it is no path.
+func TestAnAdaptersIDIsNoPath(t *testing.T) {
+	for _, id := range []string{"a", "org/b.1", "A_b-c", "0", strings.Repeat("x", maxID)} {
+		require.NoError(t, CheckAdapterID(id), id)
+	}
+	for _, id := range []string{
+		"", "none", "x/../y", "..", ".", "../x", "x/..", "/x", "x/", "x//y", "a/b/c", ".x", "org/.x", "-x", "_x", "a b", `a\b`, "a\x00", "é", strings.Repeat("x", maxID+1),
+	} {
+		err := CheckAdapterID(id)
+		require.Equal(t, InvalidArgument, KindOf(err), id)
+		require.ErrorContains(t, err, "is no id: want NAME or OWNER/NAME")
+	}
+}
+
 func FuzzParseAdapters(f *testing.F) {
 	f.Add("a+b:0.5")
 	f.Add("none")

@@ -20,10 +20,9 @@ type API struct{ models openai.Models }
 // New makes the API over models.
 func New(models openai.Models) *API { return &API{models} }
 
-// Register adds the endpoints to mux.
-func (a *API) Register(mux *http.ServeMux) {
-	mux.HandleFunc("POST "+messagesPath, a.messages)
-	mux.HandleFunc("POST "+messagesPath+"/count_tokens", a.countTokens)
+// Routes are the endpoints, by method and path.
+func (a *API) Routes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{"POST " + messagesPath: a.messages, "POST " + messagesPath + "/count_tokens": a.countTokens}
 }
 
 // prepared is a request with its model and prompt.
@@ -208,9 +207,7 @@ func bodyOf(err error) (int, errorBody) {
 
 func writeError(w http.ResponseWriter, err error) {
 	status, body := bodyOf(err)
-	if status == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", "1")
-	}
+	openai.RetryAfter(w, err)
 	writeJSON(w, status, body)
 }
 

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -24,14 +23,16 @@ type API struct {
 // New makes the API over models.
 func New(models Models) *API { return &API{models: models, now: time.Now} }
 
-// Register adds the endpoints to mux.
-func (a *API) Register(mux *http.ServeMux) {
-	mux.HandleFunc("POST /v1/chat/completions", a.chat)
-	mux.HandleFunc("POST /v1/completions", a.complete)
-	mux.HandleFunc("POST /v1/embeddings", a.embed)
-	mux.HandleFunc("POST /v1/responses", refuseResponses)
-	mux.HandleFunc("GET /v1/models", a.listModels)
-	mux.HandleFunc("GET /v1/models/{id...}", a.getModel)
+// Routes are the endpoints, by method and path.
+func (a *API) Routes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"POST /v1/chat/completions": a.chat,
+		"POST /v1/completions":      a.complete,
+		"POST /v1/embeddings":       a.embed,
+		"POST /v1/responses":        refuseResponses,
+		"GET /v1/models":            a.listModels,
+		"GET /v1/models/{id...}":    a.getModel,
+	}
 }
 
 func (a *API) chat(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +50,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, prefix string, pars
 		WriteError(w, err)
 		return
 	}
-	model, card, release, err := a.model(r.Context(), q.model)
+	model, card, release, err := a.models.Get(r.Context(), q.model)
 	if err != nil {
 		WriteError(w, err)
 		return
@@ -89,27 +90,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	return body, err == nil
 }
 
-// model is the one that a request names, opened if it was not.
-func (a *API) model(ctx context.Context, name string) (Model, Card, func(), error) {
-	m, card, release, err := a.models.Get(ctx, name)
-	if err != nil && contract.KindOf(err) == contract.NotFound && !hasCard(a.models.List(), name) {
-		err = modelNotFound(name, a.models.List())
-	}
-	return m, card, release, err
-}
-
 // refuseResponses says what to use instead, where clients try this endpoint first.
 func refuseResponses(w http.ResponseWriter, _ *http.Request) {
 	WriteError(w, contract.Errorf(contract.UnsupportedOption, "/v1/responses", "is not served yet").WithNext("use POST /v1/chat/completions or /v1/messages"))
-}
-
-func hasCard(cards []Card, id string) bool {
-	for _, c := range cards {
-		if strings.EqualFold(c.ID, id) {
-			return true
-		}
-	}
-	return false
 }
 
 func newID(prefix string) (string, error) {

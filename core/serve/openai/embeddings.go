@@ -136,7 +136,7 @@ func (a *API) embed(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, err)
 		return
 	}
-	model, card, release, err := a.model(r.Context(), q.model)
+	model, card, release, err := a.models.Get(r.Context(), q.model)
 	if err != nil {
 		WriteError(w, err)
 		return

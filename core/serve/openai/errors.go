@@ -33,21 +33,29 @@ func badField(kind contract.Kind, param, format string, args ...any) error {
 // maxNamed is how many names a refusal lists.
 const maxNamed = 16
 
-func modelNotFound(id string, cards []Card) error {
-	err := contract.Errorf(contract.NotFound, id, "no such model is served; there are %s", Names(cards)).WithNext("GET /v1/models lists them")
+// ModelNotFound refuses a name that is none of cards', and lists models and adapters apart.
+func ModelNotFound(id string, cards []Card) error {
+	var models, adapters []string
+	for _, c := range cards {
+		if c.Parent == "" {
+			models = append(models, c.ID)
+		} else {
+			adapters = append(adapters, c.ID)
+		}
+	}
+	there := few(models)
+	if len(adapters) > 0 {
+		there += "; adapters: " + few(adapters)
+	}
+	err := contract.Errorf(contract.NotFound, id, "no such model is served; there are %s", there).WithNext("GET /v1/models lists them")
 	return &paramError{param: "model", err: err}
 }
 
-// Names lists models and adapters for a refusal.
-func Names(cards []Card) string {
-	var out []string
-	for _, c := range cards[:min(len(cards), maxNamed)] {
-		out = append(out, c.ID)
+func few(names []string) string {
+	if len(names) > maxNamed {
+		names = append(names[:maxNamed:maxNamed], "and more")
 	}
-	if len(cards) > maxNamed {
-		out = append(out, "and more")
-	}
-	return strings.Join(out, ", ")
+	return strings.Join(names, ", ")
 }
 
 // typeOf is OpenAI's type of an error: what kind of fault it is.
@@ -94,12 +102,17 @@ func bodyOf(err error) (int, errorBody) {
 	return kind.HTTPStatus(), body
 }
 
+// RetryAfter tells the client to ask again where that may help: a queue empties, and a process that ended is followed by another.
+func RetryAfter(w http.ResponseWriter, err error) {
+	if kind := contract.KindOf(err); kind == contract.Busy || kind == contract.Unavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+}
+
 // WriteError answers a request that has not been answered yet.
 func WriteError(w http.ResponseWriter, err error) {
 	status, body := bodyOf(err)
-	if status == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", "1")
-	}
+	RetryAfter(w, err)
 	writeJSON(w, status, map[string]errorBody{"error": body})
 }
 

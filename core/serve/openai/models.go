@@ -66,5 +66,5 @@ func (a *API) getModel(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	WriteError(w, modelNotFound(id, a.models.List()))
+	WriteError(w, ModelNotFound(id, a.models.List()))
 }
