@@ -14,6 +14,9 @@ import (
 	"github.com/clademl/clade/sdk/plugintest/tiny"
 )
 
+// adapters names the checkpoint whose tiny adapters fit a model.
+var adapters = map[string]string{"qwen35-hf": "qwen35-hf", "qwen35-moe-hf-mtp": "qwen35-moe-hf", "qwen35-moe-affine4": "qwen35-moe-affine4"}
+
 // The binary that `make build` made, on tiny models; with -tags full, of every graph.
 func TestThePluginKeepsTheContract(t *testing.T) {
 	exe, err := filepath.Abs("../../bin/plugins/qwen/clade-qwen")
@@ -27,7 +30,13 @@ func TestThePluginKeepsTheContract(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			path, err := c.Write(t.TempDir())
 			require.NoError(t, err)
-			plugintest.Run(t, check.Options{Path: exe, Model: path, Runtime: enginetest.RuntimeDir()})
+			o := check.Options{Path: exe, Model: path, Runtime: enginetest.RuntimeDir()}
+			if fits := adapters[c.Name]; fits != "" {
+				paths, err := tiny.WriteAll(t.TempDir(), tiny.Qwen35Adapters(fits))
+				require.NoError(t, err)
+				o.Adapters = []string{paths[fits+".mlx"], paths[fits+".peft"]}
+			}
+			plugintest.Run(t, o)
 		})
 	}
 }

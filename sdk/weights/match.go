@@ -40,8 +40,8 @@ type Part struct {
 	Groups, First int
 }
 
-// row is where row r of the parameter's rows lies, and how many follow each other from there.
-func (p *Part) row(r, rows int) (at, run int) {
+// Row is where row r of the parameter's rows lies, and how many follow each other from there.
+func (p *Part) Row(r, rows int) (at, run int) {
 	if p == nil {
 		return r, rows - r
 	}
@@ -66,7 +66,7 @@ func (p Param) stored() Param {
 // place is where row r of the source's rows lies, in which tensor, and how many follow each other from there.
 func (src Source) place(i, r, rows int) (t artifact.Tensor, at, run int) {
 	if len(src.joined) == 0 {
-		at, run = src.Part.row(r, rows)
+		at, run = src.Part.Row(r, rows)
 		return src.reads[i], at, run
 	}
 	each := rows / len(src.joined)

@@ -64,7 +64,7 @@ func (l *loader) pieces(src Source, rows, width int, use func(piece) error) erro
 			l.buffers[turn][i] = grown(l.buffers[turn][i], p.count*sizes[i])
 			for done := 0; done < p.count; {
 				if whole[i] != nil {
-					at, run := src.Part.row(first+done, rows)
+					at, run := src.Part.Row(first+done, rows)
 					done += copy(l.buffers[turn][i][done*sizes[i]:p.count*sizes[i]], whole[i][at*sizes[i]:(at+run)*sizes[i]]) / sizes[i]
 					continue
 				}

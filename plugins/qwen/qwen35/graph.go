@@ -1,6 +1,8 @@
 package qwen35
 
 import (
+	"strings"
+
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/kernels"
@@ -43,10 +45,17 @@ func read(a *artifact.Artifact, parsed artifact.Config, config func(artifact.Con
 	return engine.Blueprint{
 		Layout:  engine.Layout{Vocab: c.VocabSize, Caches: c.Caches()},
 		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes,
+		Adapts: c.adapts,
 		Build: func(s *mlx.Scope, w *weights.Tensors, dtype mlx.DType) engine.Model {
 			return newModel(s, c, l, w, dtype)
 		},
 	}, nil
+}
+
+// adapts are the linear layers of the blocks, under the names of any layout.
+func (c Config) adapts(module string) (string, bool) {
+	path := c.graphName(module)
+	return path, strings.HasPrefix(path, "language_model.model.layers.") && !strings.HasSuffix(path, ".q_gate") // a half of q_proj
 }
 
 // stateCopies is how many arrays of the state's size one token takes in MLX's operations: the decayed state, its products with the

@@ -128,7 +128,7 @@ func (b *Book) read(ctx context.Context, a *lora.Adapter, fitted Fitted) (_ *ent
 		return nil, err
 	}
 	e := &entry{low: &nn.LowRank{}, freed: make(chan struct{}), info: &cladev1.AdapterInfo{
-		Path: a.Path, Format: string(a.Format), Rank: uint32(fitted.Rank), Modules: uint32(len(fitted.Modules)), Bytes: uint64(fitted.Bytes), Digest: digest,
+		Path: a.Path, Format: string(a.Format), Rank: uint32(fitted.Rank), Modules: uint32(len(a.Modules)), Bytes: uint64(fitted.Bytes), Digest: digest,
 	}}
 	defer func() {
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 var families = map[string]func(...string) []tiny.Checkpoint{
 	"llama": tiny.Llama, "dense": tiny.Dense, "qwen": tiny.Qwen3, "qwen-moe": tiny.Qwen3MoE, "qwen35": tiny.Qwen35, "qwen35-moe": tiny.Qwen35MoE,
 	"qwen35-heads": heads, "llama-adapters": tiny.LlamaAdapters, "dense-gguf": tiny.DenseGGUF, "dense-quantized": tiny.DenseQuantized,
-	"qwen-gguf": tiny.Qwen3MoEGGUF,
+	"qwen-gguf": tiny.Qwen3MoEGGUF, "qwen35-adapters": tiny.Qwen35Adapters,
 }
 
 // heads are those beside a dense model and a mixture.
@@ -22,7 +22,7 @@ func heads(...string) []tiny.Checkpoint {
 
 func main() {
 	out := flag.String("out", "", "directory to write into")
-	family := flag.String("family", "llama", "llama, dense (the rows of universal), dense-gguf (those that llama.cpp has, twice), dense-quantized, qwen, qwen-moe, qwen35, qwen35-moe, qwen35-heads, qwen-gguf (those that llama.cpp has) or llama-adapters")
+	family := flag.String("family", "llama", "llama, dense (the rows of universal), dense-gguf (those that llama.cpp has, twice), dense-quantized, qwen, qwen-moe, qwen35, qwen35-moe, qwen35-heads, qwen-gguf (those that llama.cpp has), qwen35-adapters or llama-adapters")
 	flag.Parse()
 	checkpoints, known := families[*family]
 	if *out == "" || !known {
