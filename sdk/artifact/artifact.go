@@ -92,7 +92,7 @@ func OpenFile(path string) (_ *Artifact, err error) {
 		Path: abs, Format: Safetensors, index: map[string]int{}, files: map[string]*os.File{},
 		config: Config{name: filepath.Base(abs)}, generation: Config{name: filepath.Base(abs)},
 	}
-	if err := a.readHeaders([]string{abs}); err != nil {
+	if err := a.readHeaders([]string{abs}, nil); err != nil {
 		_ = a.Close()
 		return nil, err
 	}

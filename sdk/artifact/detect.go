@@ -95,15 +95,18 @@ func choose(path string, shards, colibri []string, mains int, single, ggufs []st
 // indexName is the file in which transformers lists each tensor's shard.
 const indexName = "model.safetensors.index.json"
 
-// checkIndex compares the index file, when there is one, with what the headers say: each name it lists must be there, in
-// the shard it names, and each shard it names must exist. Tensors it does not list are accepted, as loaders do.
-func (a *Artifact) checkIndex() error {
+// indexed is a tensor of the index and the file that it lies in.
+type indexed struct{ tensor, shard string }
+
+// readIndex reads the index file, when there is one. Each name it lists must be there, in the shard it names, and each shard it
+// names must exist. Tensors it does not list are accepted, as loaders do.
+func (a *Artifact) readIndex() (listed []indexed, err error) {
 	if a.Format != Safetensors || !a.HasFile(indexName) {
-		return nil
+		return nil, nil
 	}
 	data, err := readSmall(a.Path, indexName, sideFileLimit)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r := &jsonReader{buf: data}
 	err = r.object(func(key string) error {
@@ -115,28 +118,25 @@ func (a *Artifact) checkIndex() error {
 			if err != nil {
 				return err
 			}
-			return a.checkIndexed(tensor, shard)
+			listed = append(listed, indexed{tensor, shard})
+			return nil
 		})
 	})
 	if err == nil {
 		err = r.end()
 	}
 	if err != nil {
-		return asCorrupt(indexName, "", err)
+		return nil, asCorrupt(indexName, "", err)
 	}
-	return nil
+	return listed, nil
 }
 
-func (a *Artifact) checkIndexed(tensor, shard string) error {
-	if _, open := a.files[shard]; !open {
-		return corrupt(indexName, tensor, "lies in %s, which is not there", clip(shard))
-	}
-	i, ok := a.index[tensor]
-	switch {
-	case !ok:
-		return corrupt(indexName, tensor, "is listed in %s but that file does not hold it", clip(shard))
-	case a.tensors[i].File != shard:
-		return corrupt(indexName, tensor, "is listed in %s but lies in %s", clip(shard), a.tensors[i].File)
+// checkIndex holds the index to the files that are there; what their headers hold was compared as they were read.
+func (a *Artifact) checkIndex(listed []indexed) error {
+	for _, want := range listed {
+		if _, open := a.files[want.shard]; !open {
+			return corrupt(indexName, want.tensor, "lies in %s, which is not there", clip(want.shard))
+		}
 	}
 	return nil
 }

@@ -30,14 +30,18 @@ func (a *Artifact) openShards(paths []string) error {
 	if err := a.readConfigs(); err != nil {
 		return err
 	}
-	if err := a.readHeaders(paths); err != nil {
+	listed, err := a.readIndex()
+	if err != nil {
 		return err
 	}
-	return a.checkIndex()
+	if err := a.readHeaders(paths, listed); err != nil {
+		return err
+	}
+	return a.checkIndex(listed)
 }
 
-// readHeaders adds the tensors of each file.
-func (a *Artifact) readHeaders(paths []string) error {
+// readHeaders adds the tensors of each file, of which some are listed in an index.
+func (a *Artifact) readHeaders(paths []string, listed []indexed) error {
 	a.metadata = map[string]string{}
 	for _, path := range paths {
 		f, size, err := openRegular(path)
@@ -46,7 +50,7 @@ func (a *Artifact) readHeaders(paths []string) error {
 		}
 		file := filepath.Base(path)
 		a.files[file] = f
-		tensors, meta, err := readSafetensors(file, f, size)
+		tensors, meta, err := readSafetensors(file, f, size, listed)
 		if err != nil {
 			return err
 		}
@@ -66,14 +70,18 @@ func (a *Artifact) readHeaders(paths []string) error {
 
 // readSafetensors reads and checks one header. The rules are those of the safetensors crate: the header fits its cap and
 // the file, ranges follow one another from zero without holes or overlap up to the end of the file, and each range has
-// exactly the bytes of dtype x shape. Beyond it, duplicate names are refused (the crate keeps the last).
-func readSafetensors(file string, r io.ReaderAt, size int64) ([]Tensor, map[string]string, error) {
+// exactly the bytes of dtype x shape. Beyond it, duplicate names are refused (the crate keeps the last). A tensor that is listed
+// and not in the header is named before the hole that it may have left.
+func readSafetensors(file string, r io.ReaderAt, size int64, listed []indexed) ([]Tensor, map[string]string, error) {
 	header, err := safetensorsHeader(file, r, size)
 	if err != nil {
 		return nil, nil, err
 	}
 	tensors, meta, err := parseSafetensors(file, header)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkListed(file, tensors, listed); err != nil {
 		return nil, nil, err
 	}
 	start := int64(lengthBytes + len(header))
@@ -189,6 +197,23 @@ func parseTensor(r *jsonReader, file, name string) (Tensor, error) {
 	return t, nil
 }
 
+// checkListed misses what the index lists in the file.
+func checkListed(file string, tensors []Tensor, listed []indexed) error {
+	if len(listed) == 0 {
+		return nil
+	}
+	held := make(map[string]bool, len(tensors))
+	for _, t := range tensors {
+		held[t.Name] = true
+	}
+	for _, want := range listed {
+		if want.shard == file && !held[want.tensor] {
+			return corrupt(indexName, want.tensor, "is listed in %s but that file does not hold it", clip(file))
+		}
+	}
+	return nil
+}
+
 // naturals reads a list of at most limit non-negative integers.
 func naturals(r *jsonReader, limit int) ([]int64, error) {
 	out := []int64{}
@@ -231,12 +256,12 @@ func checkRanges(file string, tensors []Tensor, payload int64) error {
 		case t.Offset < at:
 			return corrupt(file, t.Name, "its bytes %d..%d overlap %s", t.Offset, end, clip(before))
 		case t.Offset > at:
-			return corrupt(file, t.Name, "its bytes begin at %d, a hole after %s which ends at %d", t.Offset, clip(before), at)
+			return corrupt(file, "header", "bytes %d..%d, between %s and %s, are of no tensor: one is missing there", at, t.Offset, clip(before), clip(t.Name))
 		}
 		at, before = end, t.Name
 	}
 	if at != payload {
-		return corrupt(file, "header", "%d bytes follow the last tensor", payload-at)
+		return corrupt(file, "header", "%d bytes follow the last tensor, %s: one is missing there, or they are none's", payload-at, clip(before))
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func readST(data []byte) ([]Tensor, map[string]string, error) {
-	return readSafetensors("m.safetensors", bytes.NewReader(data), int64(len(data)))
+	return readSafetensors("m.safetensors", bytes.NewReader(data), int64(len(data)), nil)
 }
 
 func TestSafetensorsHeaderGivesNamesTypesAndAbsoluteRanges(t *testing.T) {
@@ -75,12 +75,12 @@ func TestSafetensorsRefusesBrokenHeaders(t *testing.T) {
 		"bytes wrap":           {one(`{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]}`), "63 bits"},
 		"half a byte of F4":    {one(`{"dtype":"F4","shape":[3],"data_offsets":[0,1]}`), "blocks of 2"},
 		"end beyond file":      {one(`{"dtype":"U8","shape":[9],"data_offsets":[0,9]}`), "beyond the file's payload of 8"},
-		"hole at the start":    {one(`{"dtype":"U8","shape":[4],"data_offsets":[4,8]}`), "a hole"},
+		"hole at the start":    {one(`{"dtype":"U8","shape":[4],"data_offsets":[4,8]}`), "bytes 0..4, between the header and w, are of no tensor"},
 		"bytes after the last": {one(`{"dtype":"U8","shape":[4],"data_offsets":[0,4]}`), "4 bytes follow"},
 		"overlap": {safetensorsFile(`{"a":{"dtype":"U8","shape":[6],"data_offsets":[0,6]},`+
 			`"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}`, 8), "overlap a"},
 		"hole in the middle": {safetensorsFile(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},`+
-			`"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}`, 8), "a hole after a"},
+			`"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}`, 8), "header: bytes 2..4, between a and b, are of no tensor: one is missing there"},
 		"metadata that is no string": {safetensorsFile(`{"__metadata__":{"a":1}}`, 0), "header"},
 		"deep nesting":               {one(`{"x":` + string(bytes.Repeat([]byte("["), 100_000))), "nested deeper"},
 	} {
@@ -128,6 +128,16 @@ func TestIndexMustAgreeWithTheHeaders(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
+}
+
+// A tensor that was taken out of a header leaves a hole before the next one, which is not the one at fault.
+func TestADeletedTensorIsNamedWhereTheIndexListsIt(t *testing.T) {
+	const name = "model-00001-of-00001.safetensors"
+	shard := safetensorsFile(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"c":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}`, 8)
+	_, err := Open(modelDir(t, map[string][]byte{name: shard, indexName: []byte(`{"weight_map":{"a":"` + name + `","b":"` + name + `","c":"` + name + `"}}`)}))
+	requireCorrupt(t, err, indexName+": b", "is listed in "+name+" but that file does not hold it")
+	_, err = Open(modelDir(t, map[string][]byte{name: shard}))
+	requireCorrupt(t, err, name+": header", "bytes 2..4, between a and c, are of no tensor: one is missing there")
 }
 
 func TestReadAtStaysInsideTheTensor(t *testing.T) {

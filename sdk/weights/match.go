@@ -228,6 +228,9 @@ func (m *matcher) source(p Param) (Source, error) {
 	if entry, listed := m.rules.Quantization.Modules[path]; listed && entry.Bits != 0 {
 		return Source{}, corrupt(t, "the config lists it as quantized, but %s.scales is missing", path)
 	}
+	if isWeight && t.DType == artifact.U32 { // no float: codes, whose shape is another
+		return Source{}, corrupt(t, "holds packed codes, but %s.scales is missing", path)
+	}
 	return m.plain(p, t)
 }
 

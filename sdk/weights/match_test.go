@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,6 +37,7 @@ func TestMatchIsStrict(t *testing.T) {
 		{"an affine triple", triple("a", 64, 128, 4, 64), matrix(0), 0, ""},
 		{"a float matrix", []tensor{f32("a.weight", 64, 128)}, matrix(4), 0, ""},
 		{"a missing tensor", []tensor{f32("b.weight", 64, 128)}, matrix(0), contract.ArtifactCorrupt, "a.weight: this tensor is missing"},
+		{"codes whose scales are missing", slices.Delete(triple("a", 64, 128, 4, 64), 1, 2), matrix(0), contract.ArtifactCorrupt, "a.weight: holds packed codes, but a.scales is missing"},
 		{"an extra one", []tensor{f32("a.weight", 64, 128), f32("b.weight", 1)}, matrix(0), contract.ArtifactCorrupt, "b.weight: the graph has no place for this tensor"},
 		{"another shape", []tensor{f32("a.weight", 128, 64)}, matrix(0), contract.ArtifactCorrupt, "has shape [128 64], the config makes it [64 128]"},
 		{"heads that do not divide", []tensor{f32("a.weight", 64, 128)}, matrix(5), contract.ArtifactCorrupt, "64 rows are not pairs in each of 5 heads"},
