@@ -3,6 +3,7 @@ package nn
 import (
 	"math"
 
+	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/mlx"
 )
 
@@ -45,4 +46,20 @@ func GELU(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 func GELUTanh(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	inner := s.MulScalar(s.Add(x, s.MulScalar(s.PowScalar(x, 3), 0.044715)), math.Sqrt(2/math.Pi))
 	return s.Mul(s.MulScalar(x, 0.5), s.AddScalar(s.Tanh(inner), 1))
+}
+
+// Bounds of a norm's epsilon: models are published with 1e-12 to 1e-3. None at all divides by zero where a row is zero, and a large one
+// leaves no trace of the row.
+const (
+	minEps = 1e-15
+	maxEps = 0.1
+)
+
+// ReadEps reads the epsilon of norms.
+func ReadEps(f *artifact.Fields, path string) float32 {
+	v := f.Float(path)
+	if !(v >= minEps && v <= maxEps) {
+		f.Corrupt(path, "%g is no epsilon of a norm: want %g to %g", v, minEps, maxEps)
+	}
+	return float32(v)
 }

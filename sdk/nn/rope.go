@@ -76,24 +76,35 @@ func (c RopeConfig) Defaults() RopeConfig {
 	return c
 }
 
+// Bounds of what a config may say: far beyond what models are published with, whose bases end at some 1e9 and whose stretches at some
+// hundreds, and far from where float32 stops telling positions apart.
+const (
+	maxBase    = 1e12
+	maxStretch = 1e5
+)
+
 // Check names what is missing or impossible.
 func (c RopeConfig) Check() error {
 	scaled := c.Kind == RopeLinear || c.Kind == RopeLlama3 || c.Kind == RopeYarn || c.Kind == RopeDynamic
 	switch {
 	case c.Dims <= 0 || c.Dims%2 != 0:
 		return fmt.Errorf("%d rotary channels are not pairs", c.Dims)
-	case !(c.Base > 1) || math.IsInf(c.Base, 0):
+	case !(c.Base > 1):
 		return fmt.Errorf("rope_theta %g is not above 1", c.Base)
-	case scaled && (!(c.Factor > 0) || math.IsInf(c.Factor, 0)):
+	case c.Base > maxBase:
+		return fmt.Errorf("rope_theta %g is beyond %g, with which no model was trained", c.Base, maxBase)
+	case scaled && !(c.Factor > 0):
 		return fmt.Errorf("rope_scaling.factor %g is not positive", c.Factor)
+	case scaled && c.Factor > maxStretch:
+		return fmt.Errorf("rope_scaling.factor %g is beyond %g", c.Factor, maxStretch)
 	case !finite(c.LowFreq, c.HighFreq, c.BetaFast, c.BetaSlow) || c.MScale < 0 || c.MScaleAllDim < 0 || !finite(c.MScale, c.MScaleAllDim):
 		return errors.New("rope_scaling has a number that is not finite, or negative")
 	case c.OriginalPositions <= 1:
 		return fmt.Errorf("rope_scaling.original_max_position_embeddings %d is not above 1", c.OriginalPositions)
 	case c.Kind == RopeLongrope && len(c.LongFactor) != c.Dims/2:
 		return fmt.Errorf("rope_scaling.long_factor has %d values for %d pairs of channels", len(c.LongFactor), c.Dims/2)
-	case c.Kind == RopeLongrope && !(slices.Min(c.LongFactor) > 0 && finite(c.LongFactor...)):
-		return errors.New("rope_scaling.long_factor has a value that is not positive")
+	case c.Kind == RopeLongrope && !(slices.Min(c.LongFactor) > 0 && slices.Max(c.LongFactor) <= maxStretch && finite(c.LongFactor...)):
+		return fmt.Errorf("rope_scaling.long_factor has a value that is not in (0, %g]", maxStretch)
 	case (c.Kind == RopeLongrope || c.Kind == RopeDynamic) && c.MaxPositions <= 0:
 		return fmt.Errorf("%s needs max_position_embeddings", c.Kind)
 	case c.Kind == RopeDynamic && (c.Dims < 4 || c.Factor < 1):

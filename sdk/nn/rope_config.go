@@ -30,6 +30,9 @@ func ReadRope(f *artifact.Fields, dims, maxPositions int) RopeConfig {
 			f.Corrupt(scaling+key, "%g is not positive", f.Float(scaling+key))
 		}
 	}
+	if !(c.Base > 1) || c.Base > maxBase {
+		f.Corrupt("rope_theta", "%g is not in (1, %g]", c.Base, maxBase)
+	}
 	if err := c.Check(); err != nil && f.Err() == nil {
 		f.Corrupt("rope_scaling", "%w", err)
 	}

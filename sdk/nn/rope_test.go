@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/clademl/clade/sdk/artifact"
+	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/mlx"
 )
 
@@ -109,6 +111,9 @@ func TestAnImpossibleRopeIsNamed(t *testing.T) {
 	tests := map[string]func(c *RopeConfig){
 		"7 rotary channels are not pairs":       func(c *RopeConfig) { c.Dims = 7 },
 		"rope_theta 1 is not above 1":           func(c *RopeConfig) { c.Base = 1 },
+		"rope_theta -10000 is not above 1":      func(c *RopeConfig) { c.Base = -10000 },
+		"rope_theta 1e+18 is beyond 1e+12":      func(c *RopeConfig) { c.Base = 1e18 },
+		"rope_scaling.factor 1e+18 is beyond":   func(c *RopeConfig) { c.Kind, c.Factor = RopeLinear, 1e18 },
 		"rope_theta NaN is not above 1":         func(c *RopeConfig) { c.Base = math.NaN() },
 		"rope_scaling.factor 0 is not positive": func(c *RopeConfig) { c.Kind = RopeLinear },
 		"a dynamic base needs four rotary":      func(c *RopeConfig) { c.Kind, c.Factor, c.MaxPositions = RopeDynamic, 0.5, 64 },
@@ -125,5 +130,36 @@ func TestAnImpossibleRopeIsNamed(t *testing.T) {
 	for name, known := range map[string]bool{"": true, "su": true, "deepseek_yarn": true, "mrope": true, "dynamic": true, "ntk": false} {
 		_, ok := ParseRopeKind(name)
 		require.Equal(t, known, ok, name)
+	}
+}
+
+// What no model was trained with is a damaged file, and the field is named; what models are published with is taken.
+func TestAbsurdNumbersOfAConfigAreNamedByField(t *testing.T) {
+	read := func(config string) error {
+		c, err := artifact.ParseConfig("config.json", []byte(config))
+		require.NoError(t, err)
+		f := c.Fields()
+		ReadEps(f, "rms_norm_eps")
+		ReadRope(f, 8, 4096)
+		return f.Err()
+	}
+	for _, theta := range []string{"10000", "1e6", "1e7", "1e9", "3580165449"} {
+		require.NoError(t, read(`{"rms_norm_eps":1e-6,"rope_theta":`+theta+`}`), theta)
+	}
+	for _, eps := range []string{"1e-12", "1e-8", "1e-5", "1e-2"} {
+		require.NoError(t, read(`{"rms_norm_eps":`+eps+`,"rope_theta":1e4}`), eps)
+	}
+	for config, says := range map[string]string{
+		`{"rms_norm_eps":1e-6,"rope_theta":1e18}`:                                               "config.json: rope_theta: 1e+18 is not in (1, 1e+12]",
+		`{"rms_norm_eps":1e-6,"rope_theta":-10000}`:                                             "config.json: rope_theta: -10000 is not in",
+		`{"rms_norm_eps":1e-6,"rope_theta":0}`:                                                  "config.json: rope_theta: 0 is not in",
+		`{"rms_norm_eps":1e18,"rope_theta":1e4}`:                                                "config.json: rms_norm_eps: 1e+18 is no epsilon",
+		`{"rms_norm_eps":0,"rope_theta":1e4}`:                                                   "config.json: rms_norm_eps: 0 is no epsilon",
+		`{"rms_norm_eps":-1e-6,"rope_theta":1e4}`:                                               "config.json: rms_norm_eps: -1e-06 is no epsilon",
+		`{"rms_norm_eps":1e-6,"rope_theta":1e4,"rope_scaling":{"type":"linear","factor":1e18}}`: "rope_scaling.factor 1e+18 is beyond",
+	} {
+		err := read(config)
+		require.Equal(t, contract.ArtifactCorrupt, contract.KindOf(err), config)
+		require.ErrorContains(t, err, says)
 	}
 }

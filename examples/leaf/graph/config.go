@@ -2,10 +2,7 @@
 package graph
 
 import (
-	"math"
-
 	"github.com/clademl/clade/sdk/artifact"
-	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/nn"
 )
@@ -21,36 +18,18 @@ type Config struct {
 }
 
 // ReadConfig reads a parsed config; a field that is missing or impossible is ArtifactCorrupt naming it.
-func ReadConfig(parsed artifact.Config) (c Config, err error) {
-	for path, into := range map[string]*int{
-		"hidden_size": &c.HiddenSize, "intermediate_size": &c.IntermediateSize, "vocab_size": &c.VocabSize,
-		"num_hidden_layers": &c.Layers, "num_attention_heads": &c.Heads, "num_key_value_heads": &c.KVHeads, "head_dim": &c.HeadDim,
-		"max_position_embeddings": &c.MaxPositions,
-	} {
-		v, _, err := parsed.Int(path)
-		if err != nil {
-			return c, err
-		}
-		if v < 0 || v > math.MaxInt32 || v == 0 && into != &c.MaxPositions {
-			return c, contract.Errorf(contract.ArtifactCorrupt, parsed.Name()+": "+path, "%d is not a positive size", v)
-		}
-		*into = int(v)
+func ReadConfig(parsed artifact.Config) (Config, error) {
+	f := parsed.Fields()
+	c := Config{
+		HiddenSize: f.Size("hidden_size"), IntermediateSize: f.Size("intermediate_size"), VocabSize: f.Size("vocab_size"),
+		Layers: f.Size("num_hidden_layers"), Heads: f.Size("num_attention_heads"), KVHeads: f.Size("num_key_value_heads"), HeadDim: f.Size("head_dim"),
+		MaxPositions: f.Int("max_position_embeddings"), RMSNormEps: nn.ReadEps(f, "rms_norm_eps"), EOS: f.Ints("eos_token_ids"),
 	}
-	eps, _, err := parsed.Float("rms_norm_eps")
-	if err != nil {
-		return c, err
+	c.Rope = nn.ReadRope(f, c.HeadDim, c.MaxPositions)
+	if c.Heads%c.KVHeads != 0 {
+		f.Corrupt("num_key_value_heads", "%d heads are no multiple of %d", c.Heads, c.KVHeads)
 	}
-	base, _, err := parsed.Float("rope_theta")
-	if err != nil {
-		return c, err
-	}
-	c.RMSNormEps = float32(eps)
-	c.Rope = nn.RopeConfig{Dims: c.HeadDim, Base: base, MaxPositions: c.MaxPositions}.Defaults()
-	ids, _, err := parsed.Ints("eos_token_ids")
-	for _, id := range ids {
-		c.EOS = append(c.EOS, int32(id))
-	}
-	return c, err
+	return c, f.Err()
 }
 
 // Caches is what each layer keeps.

@@ -39,7 +39,7 @@ func ReadConfig(parsed artifact.Config) (Config, error) {
 	c := Config{
 		HiddenSize: f.Size("hidden_size"), IntermediateSize: f.Size("intermediate_size"), VocabSize: f.Size("vocab_size"),
 		Layers: f.Size("num_hidden_layers"), Heads: f.Size("num_attention_heads"), KVHeads: f.Size("num_key_value_heads"),
-		HeadDim: f.Size("head_dim"), RMSNormEps: float32(f.Float("rms_norm_eps")), Tied: f.Flag("tie_word_embeddings"),
+		HeadDim: f.Size("head_dim"), RMSNormEps: nn.ReadEps(f, "rms_norm_eps"), Tied: f.Flag("tie_word_embeddings"),
 		MaxPositions: f.Int("max_position_embeddings"), EOS: f.Ints("eos_token_ids"),
 	}
 	c.Rope = nn.ReadRope(f, c.HeadDim, c.MaxPositions)

@@ -37,7 +37,7 @@ func ReadConfig(parsed artifact.Config) (Config, error) {
 	c := Config{
 		HiddenSize: f.Size("hidden_size"), IntermediateSize: f.Size("intermediate_size"), VocabSize: f.Size("vocab_size"),
 		Layers: f.Size("num_hidden_layers"), Heads: f.Size("num_attention_heads"), KVHeads: f.Size("num_key_value_heads"),
-		HeadDim: f.Size("head_dim"), RMSNormEps: float32(f.Float("rms_norm_eps")),
+		HeadDim: f.Size("head_dim"), RMSNormEps: nn.ReadEps(f, "rms_norm_eps"),
 		AttentionBias: f.Flag("attention_bias"), Tied: f.Flag("tie_word_embeddings"),
 		Delta: kv.DeltaShape{
 			KeyHeads: f.Size("linear_num_key_heads"), ValueHeads: f.Size("linear_num_value_heads"),

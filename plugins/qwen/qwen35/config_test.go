@@ -116,7 +116,15 @@ func TestNonsenseInTheConfigIsRefusedByField(t *testing.T) {
 	for _, c := range []struct {
 		field string
 		value any
-	}{{"rms_norm_eps", -1}, {"rms_norm_eps", 0}, {"rope_parameters", "x"}, {"rope_parameters", 1}} {
+	}{
+		{"rms_norm_eps", -1},
+		{"rms_norm_eps", 0},
+		{"rms_norm_eps", 1e18},
+		{"rope_parameters", "x"},
+		{"rope_parameters", 1},
+		{"rope_parameters", map[string]any{"rope_theta": -1e4}},
+		{"rope_parameters", map[string]any{"rope_theta": 1e18}},
+	} {
 		for graph, read := range map[string]func(artifact.Config) (Config, error){"qwen3.5": ReadConfig, "qwen3.5-moe": ReadMoEConfig} {
 			checkpoint := append(tiny.Qwen35("qwen35-hf"), tiny.Qwen35MoE("qwen35-moe-hf")...)[map[string]int{"qwen3.5": 0, "qwen3.5-moe": 1}[graph]]
 			data, err := json.Marshal(checkpoint.Config)

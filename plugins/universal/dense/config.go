@@ -122,10 +122,7 @@ func (r reader) switches(c *Config) {
 			c.QKNorm = noQKNorm
 		}
 	}
-	const eps = "rms_norm_eps" // of layer norms too: the dialects move it there
-	if c.Eps = float32(r.Float(eps)); !(c.Eps > 0) {
-		r.Corrupt(eps, "must be positive")
-	}
+	c.Eps = nn.ReadEps(r.Fields, "rms_norm_eps") // of layer norms too: the dialects move it there
 	switch c.Head {
 	case byConfig:
 		c.Tied = r.Flag("tie_word_embeddings")
@@ -149,14 +146,17 @@ func (r reader) activation(act Act) {
 	}
 }
 
-// number is what the config has at key; without a key, or in a GGUF that lacks it, otherwise. It is never zero, negative or infinite.
+// Bounds of multipliers and caps, far beyond those that models are published with.
+const minNumber, maxNumber = 1e-6, 1e6
+
+// number is what the config has at key; without a key, or in a GGUF that lacks it, otherwise.
 func (r reader) number(key Number, otherwise float64) float64 {
 	if key == "" || r.gguf && !r.Has(string(key)) {
 		return otherwise
 	}
 	v := r.Float(string(key))
-	if !(v > 0) || math.IsInf(v, 0) || float32(v) == 0 || math.IsInf(float64(float32(v)), 0) {
-		r.Corrupt(string(key), "%g is not positive", v)
+	if !(v >= minNumber && v <= maxNumber) {
+		r.Corrupt(string(key), "%g is not in [%g, %g]", v, minNumber, maxNumber)
 		return 1
 	}
 	return v

@@ -38,7 +38,7 @@ func (r reader) positions(c *Config) {
 		c.Rope.OriginalPositions = r.Int(string(c.Original))
 	}
 	if c.LocalTheta != "" {
-		local := nn.RopeConfig{Dims: dims, Base: r.number(c.LocalTheta, 1), Traditional: c.Rope.Traditional, Kind: nn.RopeDefault}.Defaults()
+		local := nn.RopeConfig{Dims: dims, Base: r.Float(string(c.LocalTheta)), Traditional: c.Rope.Traditional, Kind: nn.RopeDefault}.Defaults()
 		if err := local.Check(); err != nil {
 			r.Corrupt(string(c.LocalTheta), "%w", err)
 		}
