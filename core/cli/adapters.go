@@ -2,7 +2,7 @@ package cli
 
 import (
 	"context"
-	"strings"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +29,7 @@ func (a *app) adapterCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return onServer(cmd.Context(), w.ID, *loadModel, func(c *admin.Client) error {
+		return onServer(w.ID, *loadModel, func(c *admin.Client) error {
 			return c.LoadAdapter(cmd.Context(), *loadModel, admin.Adapter{ID: w.ID, Path: w.Path, Scale: w.Scale})
 		})
 	}
@@ -39,7 +39,7 @@ func (a *app) adapterCommand() *cobra.Command {
 	}
 	unloadModel := unload.Flags().String("model", "", "MODEL that has it, where several have one of that name")
 	unload.RunE = func(cmd *cobra.Command, args []string) error {
-		return onServer(cmd.Context(), args[0], *unloadModel, func(c *admin.Client) error {
+		return onServer(args[0], *unloadModel, func(c *admin.Client) error {
 			return c.UnloadAdapter(cmd.Context(), *unloadModel, args[0])
 		})
 	}
@@ -47,42 +47,34 @@ func (a *app) adapterCommand() *cobra.Command {
 	return cmd
 }
 
-// onServer runs fn on the first of this user's servers that knows the model or adapter.
-func onServer(ctx context.Context, subject, model string, fn func(*admin.Client) error) error {
+// onServer runs fn on the first of this user's servers that knows the model and the adapter: what a name means is the server's to say.
+func onServer(adapter, model string, fn func(*admin.Client) error) error {
 	clients, err := servers()
 	if err != nil {
 		return err
 	}
 	defer closeAll(clients)
 	if len(clients) == 0 {
-		return contract.Errorf(contract.NotFound, subject, "no server is running").WithNext("`clade serve MODEL` starts one")
+		return contract.Errorf(contract.NotFound, adapter, "no server is running").WithNext("`clade serve MODEL` starts one")
 	}
+	var none error // of the server that came nearest
 	for _, c := range clients {
-		if model != "" && !serves(ctx, c, model) && len(clients) > 1 {
-			continue
-		}
-		if err = fn(c); contract.KindOf(err) != contract.NotFound || len(clients) == 1 {
+		err := fn(c)
+		var e *contract.Error
+		switch {
+		case !errors.As(err, &e) || e.Kind != contract.NotFound:
 			return err
+		case e.Subject == adapter: // it has the model
+			none = err
+		case e.Subject != model: // a file that it asked for
+			return err
+		case none == nil && len(clients) == 1:
+			none = err
+		case none == nil:
+			none = contract.Errorf(contract.NotFound, model, "no running server serves it").WithNext("`clade ps` lists what runs")
 		}
 	}
-	if err == nil {
-		err = contract.Errorf(contract.NotFound, model, "no running server serves it").WithNext("`clade ps` lists what runs")
-	}
-	return err
-}
-
-// serves says whether a server has a model of that name, or of which it is a part.
-func serves(ctx context.Context, c *admin.Client, model string) bool {
-	list, err := c.Running(ctx)
-	if err != nil {
-		return false
-	}
-	for _, r := range list {
-		if strings.Contains(strings.ToLower(r.Model), strings.ToLower(model)) {
-			return true
-		}
-	}
-	return false
+	return none
 }
 
 // servedAdapters are those that models are opened with, as a server lists them before it has opened any.

@@ -23,7 +23,8 @@ func (a *app) generateCommand() *cobra.Command {
 		Use:   "generate MODEL (--prompt TEXT | --ids FILE)",
 		Short: "Generate from a prompt or token ids, once",
 		Long: "--prompt is one user message in the model's chat template, or the bare text with --raw or when the model has no\n" +
-			"template. --ids FILE holds token ids, as a JSON list or separated by white space; - is stdin.",
+			"template. --ids FILE holds token ids, as a JSON list or separated by white space; - is stdin. A model without a\n" +
+			"tokenizer answers with token ids.",
 		Args: cobra.ExactArgs(1),
 	}
 	model, sampling := a.addModelFlags(cmd), addSamplingFlags(cmd)
@@ -139,7 +140,12 @@ func (a *app) generateOnce(cmd *cobra.Command, m admin.Model, p generate.Prompt,
 	if err != nil {
 		return err
 	}
-	if !asJSON {
+	switch {
+	case !asJSON && r.NoText != "": // what can be said of it are its ids, as --ids takes them
+		a.note("token ids, as there is no text: %s", r.NoText)
+		_, err := fmt.Fprintln(a.Out, spaced(r.IDs))
+		return err
+	case !asJSON:
 		_, err := fmt.Fprintln(a.Out)
 		return err
 	}

@@ -66,9 +66,11 @@ func TestTokenIDsAreWholeNumbers(t *testing.T) {
 
 func TestMistakesSayWhatIsWrongOnce(t *testing.T) {
 	for want, args := range map[string][]string{
-		"clade: unknown command \"nosuch\"; see `clade --help`\n": {"nosuch"},
-		"clade: completion: unknown command \"nosh\" for":         {"completion", "nosh"},
-		"takes its value behind =, as in --paging=true":           {"run", "m", "hi", "--paging", "true"},
+		"clade: unknown command \"nosuch\"; see `clade --help`\n":                 {"nosuch"},
+		"clade: completion: unknown command \"nosh\" for":                         {"completion", "nosh"},
+		"run: accepts between 1 and 2 arg(s), received 0; see `clade run --help`": {"run"},
+		"see `clade adapter load --help`":                                         {"adapter", "load", "x", "--nosuch"},
+		"takes its value behind =, as in --paging=true":                           {"run", "m", "hi", "--paging", "true"},
 	} {
 		code, _, errs := run(t, "", args...)
 		require.Equal(t, 2, code)

@@ -49,8 +49,11 @@ func Main(ctx context.Context, build string, args []string, streams Streams) int
 	return contract.KindOf(err).ExitCode()
 }
 
-// usageError marks what cobra itself refuses: flags and arguments.
-type usageError struct{ err error }
+// usageError marks what cobra itself refuses, flags and arguments, of a command by its path.
+type usageError struct {
+	command string
+	err     error
+}
 
 func (u usageError) Error() string { return u.err.Error() }
 
@@ -61,7 +64,9 @@ func asContract(err error) error {
 	switch {
 	case errors.As(err, &e), errors.Is(err, context.Canceled):
 		return err
-	case errors.As(err, &u), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "required flag"):
+	case errors.As(err, &u):
+		return contract.Errorf(contract.InvalidArgument, "", "%s", err.Error()).WithNext("see `%s --help`", u.command)
+	case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "required flag"):
 		return contract.Errorf(contract.InvalidArgument, "", "%s", err.Error()).WithNext("see `clade --help`")
 	}
 	return err
@@ -108,7 +113,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetErr(a.Err)
 	root.PersistentFlags().StringVar(&a.configFile, "config", "", "configuration file (default ~/.config/clade/config.yaml)")
 	a.bind(root.PersistentFlags(), "log-level", "log_level", "debug, info, warn or error; the log goes to stderr")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd.CommandPath(), err} })
 	root.AddCommand(
 		a.runCommand(), a.generateCommand(), a.serveCommand(), a.psCommand(), a.stopCommand(), a.adapterCommand(), a.scoreCommand(), a.embedCommand(), a.tokenizeCommand(), a.templateCommand(),
 		a.pullCommand(), a.listCommand(), a.rmCommand(), a.showCommand(), a.familiesCommand(), a.doctorCommand(), a.pluginCommand(), a.configCommand(), a.cacheCommand(), a.benchCommand(), a.versionCommand(),
@@ -134,11 +139,11 @@ func markUsage(cmd *cobra.Command) {
 			case err == nil:
 				return nil
 			case c == c.Root():
-				return usageError{fmt.Errorf("unknown command %q", args[0])}
+				return usageError{c.CommandPath(), fmt.Errorf("unknown command %q", args[0])}
 			case slices.ContainsFunc(args, isSwitchValue):
 				err = fmt.Errorf("%w (a switch takes its value behind =, as in --paging=true)", err)
 			}
-			return usageError{fmt.Errorf("%s: %w", verbOf(c), err)}
+			return usageError{c.CommandPath(), fmt.Errorf("%s: %w", verbOf(c), err)}
 		}
 	}
 	for _, sub := range cmd.Commands() {

@@ -23,9 +23,9 @@ import (
 func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve MODEL...", Short: "Serve models over the OpenAI and Anthropic APIs",
-		Long: "Serves POST /v1/chat/completions, /v1/completions and /v1/messages (JSON and server-sent events), GET /v1/models and\n" +
-			"GET /health. Clients choose an adapter by its name in the place of the model's. Each model has a plugin\n" +
-			"process of its own. Listens on loopback; another address needs --api-key or --insecure-no-auth. SIGTERM drains.",
+		Long: "Chats, completions, messages (JSON and server-sent events) and embeddings below /v1, GET /v1/models, /health and /metrics;\n" +
+			"docs/command-line.md lists every endpoint. Clients choose an adapter by its name in the place of the model's. Each\n" +
+			"model has a plugin process of its own. Listens on loopback; another address needs --api-key or --insecure-no-auth. SIGTERM drains.",
 	}
 	model, flags := a.addModelFlags(cmd), cmd.Flags()
 	a.bind(flags, "host", "serve.host", "address to listen on (default 127.0.0.1)")

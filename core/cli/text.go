@@ -63,15 +63,20 @@ func (a *app) tokenizeCommand() *cobra.Command {
 			if *asJSON {
 				return a.printJSON(map[string]any{"ids": append([]int32{}, ids...)})
 			}
-			words := make([]string, 0, len(ids))
-			for _, id := range ids {
-				words = append(words, strconv.Itoa(int(id)))
-			}
-			_, err = io.WriteString(a.Out, strings.Join(words, " ")+"\n")
+			_, err = io.WriteString(a.Out, spaced(ids)+"\n")
 			return err
 		})
 	}
 	return cmd
+}
+
+// spaced is token ids as people and --ids read them.
+func spaced(ids []int32) string {
+	words := make([]string, 0, len(ids))
+	for _, id := range ids {
+		words = append(words, strconv.Itoa(int(id)))
+	}
+	return strings.Join(words, " ")
 }
 
 func (a *app) templateCommand() *cobra.Command {

@@ -75,7 +75,9 @@ type Result struct {
 	Reasoning string
 	Calls     []ToolCall
 	IDs       []int32
-	Finish    string
+	// NoText says why there is no Text: the model has no tokenizer. Empty where it has one.
+	NoText string
+	Finish string
 	// Stop is the stop string that ended it, if one did.
 	Stop       string
 	Usage      Usage

@@ -18,6 +18,7 @@ import (
 // answer and its calls. Without a tokenizer they hold ids alone.
 type reader struct {
 	tokenizer *tokenizer.Tokenizer // and stream: nil for a model without text
+	noText    string               // why it has none
 	stream    *tokenizer.Stream
 	filter    *chat.StopFilter
 	reply     *reply.Reader // nil when all is text
@@ -37,6 +38,7 @@ type reader struct {
 func newReader(t *text, p generate.Prompt, stops []string, emit func(generate.Delta) error) (*reader, error) {
 	r := &reader{tokenizer: t.tokenizer, filter: chat.NewStopFilter(stops), emit: emit, marks: map[int32]string{}}
 	if t.tokenizer == nil {
+		r.noText = t.err.Error()
 		return r, nil
 	}
 	r.stream = t.tokenizer.NewStream(true)
@@ -206,7 +208,7 @@ func (r *reader) logprob(id int32, value float32) generate.TokenLogprob {
 
 func (r *reader) result(finish *cladev1.Finish, notes []string) generate.Result {
 	out := generate.Result{
-		Text: r.text.String(), Reasoning: r.thought.String(), Calls: r.calls, IDs: r.ids, Finish: generate.FinishStop,
+		Text: r.text.String(), Reasoning: r.thought.String(), Calls: r.calls, IDs: r.ids, NoText: r.noText, Finish: generate.FinishStop,
 		Stop: r.filter.Matched(), Usage: generate.UsageOf(finish.GetUsage()),
 		Provenance: generate.ProvenanceOf(finish.GetProvenance(), append(notes, r.problems...)),
 	}
