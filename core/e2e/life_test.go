@@ -264,7 +264,7 @@ func TestKilledHostLeavesNoPlugin(t *testing.T) {
 	plugins := children(t, s.cmd.Process.Pid)
 	require.Len(t, plugins, 1)
 	require.NoError(t, s.cmd.Process.Kill())
-	require.Eventually(t, func() bool { return !alive(plugins[0]) }, 2*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !alive(plugins[0]) }, 20*time.Second, 10*time.Millisecond)
 	for stream.Next() {
 	}
 	require.Error(t, stream.Err())

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,36 +15,22 @@ import (
 	"github.com/clademl/clade/sdk/plugintest/tiny"
 )
 
-// smallMiniCPM5 lays out bin/ anew, with a universal whose MiniCPM5 has the dimensions of a tiny checkpoint.
+// smallMiniCPM5 is a universal whose MiniCPM5 has the dimensions of a tiny checkpoint.
 func smallMiniCPM5(t *testing.T, vocab string) (exe string) {
 	t.Helper()
-	dir := t.TempDir()
-	folder := filepath.Join(dir, "plugins", "universal")
-	require.NoError(t, os.MkdirAll(folder, 0o755))
-	source := filepath.Join(repository(), "plugins", "universal", "plugin.yaml")
-	manifest, err := os.ReadFile(source)
-	require.NoError(t, err)
-	small := string(manifest)
-	for _, d := range [][2]string{
-		{"hidden_size, op: eq, value: 1536", "hidden_size, op: eq, value: 64"},
-		{"num_hidden_layers, op: eq, value: 24", "num_hidden_layers, op: eq, value: 1"},
-		{"num_attention_heads, op: eq, value: 16", "num_attention_heads, op: eq, value: 4"},
-		{"head_dim, op: eq, value: 128", "head_dim, op: eq, value: 16"},
-		{"vocab_size, op: eq, value: 130560", "vocab_size, op: eq, value: " + vocab},
-	} {
-		require.Equal(t, 1, strings.Count(small, d[0]), d[0])
-		small = strings.Replace(small, d[0], d[1], 1)
-	}
-	yaml := write(t, filepath.Join(folder, "plugin.yaml"), small)
-	overlay := write(t, filepath.Join(dir, "overlay.json"), map[string]any{"Replace": map[string]string{source: yaml}})
-	build := exec.Command("go", "build", "-trimpath", "-overlay", overlay, "-o", filepath.Join(folder, "clade-universal"), "./plugins/universal")
-	build.Dir, build.Env = repository(), append(os.Environ(), "CGO_ENABLED=1")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	exe = filepath.Join(dir, "clade")
-	require.NoError(t, os.Link(built.clade, exe))
-	ok(t, "plugin", "seal", folder)
-	return exe
+	return changedUniversal(t, func(small string) string {
+		for _, d := range [][2]string{
+			{"hidden_size, op: eq, value: 1536", "hidden_size, op: eq, value: 64"},
+			{"num_hidden_layers, op: eq, value: 24", "num_hidden_layers, op: eq, value: 1"},
+			{"num_attention_heads, op: eq, value: 16", "num_attention_heads, op: eq, value: 4"},
+			{"head_dim, op: eq, value: 128", "head_dim, op: eq, value: 16"},
+			{"vocab_size, op: eq, value: 130560", "vocab_size, op: eq, value: " + vocab},
+		} {
+			require.Equal(t, 1, strings.Count(small, d[0]), d[0])
+			small = strings.Replace(small, d[0], d[1], 1)
+		}
+		return small
+	})
 }
 
 // caller is a tiny model that answers whatever ends in a newline with two tool calls in MiniCPM5's form.

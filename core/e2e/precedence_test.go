@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,29 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// warmLlama lays out bin/ anew, with a universal whose llama record samples at 40 where nobody says otherwise.
+// warmLlama is a universal whose llama record samples at 40 where nobody says otherwise.
 func warmLlama(t *testing.T) (exe string) {
 	t.Helper()
-	dir := t.TempDir()
-	folder := filepath.Join(dir, "plugins", "universal")
-	require.NoError(t, os.MkdirAll(folder, 0o755))
-	source := filepath.Join(repository(), "plugins", "universal", "plugin.yaml")
-	manifest, err := os.ReadFile(source)
-	require.NoError(t, err)
-	at := regexp.MustCompile(`(?m)^    fingerprint: config\n`)
-	warm := at.ReplaceAllString(string(manifest), "    fingerprint: config\n    generation: {temperature: 40, no_think_temperature_cap: 0.7}\n")
-	warm = regexp.MustCompile(`(?m)^    generation:\n(      .*\n)+`).ReplaceAllString(warm, "") // a record has one
-	require.NotEqual(t, string(manifest), warm)
-	yaml := write(t, filepath.Join(folder, "plugin.yaml"), warm)
-	overlay := write(t, filepath.Join(dir, "overlay.json"), map[string]any{"Replace": map[string]string{source: yaml}})
-	build := exec.Command("go", "build", "-trimpath", "-overlay", overlay, "-o", filepath.Join(folder, "clade-universal"), "./plugins/universal")
-	build.Dir, build.Env = repository(), append(os.Environ(), "CGO_ENABLED=1")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	exe = filepath.Join(dir, "clade")
-	require.NoError(t, os.Link(built.clade, exe))
-	ok(t, "plugin", "seal", folder)
-	return exe
+	return changedUniversal(t, func(manifest string) string {
+		at := regexp.MustCompile(`(?m)^    fingerprint: config\n`)
+		warm := at.ReplaceAllString(manifest, "    fingerprint: config\n    generation: {temperature: 40, no_think_temperature_cap: 0.7}\n")
+		return regexp.MustCompile(`(?m)^    generation:\n(      .*\n)+`).ReplaceAllString(warm, "") // a record has one
+	})
 }
 
 // thinker is a talker whose template can switch reasoning off; asks is what its generation_config.json says.

@@ -299,7 +299,7 @@ func TestFullQueueIsBusy(t *testing.T) {
 			results <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return len(m.queue) == 2 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(m.queue) == 2 }, 20*time.Second, time.Millisecond)
 	_, err := m.Generate(ctx, prompt("x"), generate.Settings{}, drop)
 	require.Equal(t, contract.Busy, contract.KindOf(err))
 	cancel()

@@ -353,7 +353,7 @@ func TestMetricsSayWhichAdaptersRequestsChose(t *testing.T) {
 	idle := `vllm:lora_requests_info{model_name="m",max_lora="2",waiting_lora_adapters="",running_lora_adapters=""} `
 	running := `vllm:lora_requests_info{model_name="m",max_lora="2",waiting_lora_adapters="",running_lora_adapters="law,sql"} `
 	scrape := func() string { return do(t, http.MethodGet, url+"/metrics", "").body }
-	require.Eventually(t, func() bool { return strings.Contains(scrape(), running) }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(scrape(), running) }, soon, 5*time.Millisecond)
 	close(e.hold)
 	require.Equal(t, 200, (<-done).status)
 	require.Contains(t, scrape(), idle)

@@ -153,7 +153,7 @@ func TestIdleModelsAreUnloadedAfterKeepAliveAndOpenAgain(t *testing.T) {
 	time.Sleep(150 * time.Millisecond)
 	require.True(t, s.isOpen("a"), "in use longer than keep-alive")
 	release()
-	require.Eventually(t, func() bool { return !s.isOpen("a") }, 2*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return !s.isOpen("a") }, soon, 5*time.Millisecond)
 	state, err := s.find("a").health(t.Context())
 	require.NoError(t, err, "an unloaded model is no fault")
 	require.Equal(t, "absent", state)
@@ -168,7 +168,7 @@ func TestStopOfABusyModelDrainsAndTheNextRequestOpensItAgain(t *testing.T) {
 	first, _ := s.last("a")
 	stopped := make(chan bool, 1)
 	go func() { stopped <- s.stop(s.find("a"), time.Minute) }()
-	require.Eventually(t, func() bool { return s.find("a").card().State == "draining" }, 2*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.find("a").card().State == "draining" }, soon, time.Millisecond)
 	next := make(chan func(), 1)
 	go func() {
 		_, r, err := s.lease(context.Background(), s.find("a"))

@@ -76,8 +76,6 @@ func (u *updated) now(t *testing.T) int32 {
 	return v
 }
 
-const soon = 10 * time.Second
-
 func TestAnUpdatedPluginTakesNewRequestsWhileTheOldOneDrains(t *testing.T) {
 	u := newUpdated(t, true)
 	_, release := u.use(t)

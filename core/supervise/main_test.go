@@ -32,6 +32,9 @@ import (
 	"github.com/clademl/clade/sdk/plugin"
 )
 
+// soon is how long a loaded machine may take for what happens at once.
+const soon = 20 * time.Second
+
 // The test binary is also the plugin (envPlugin names how it behaves) and the host that is killed (envHost).
 const (
 	envPlugin = "CLADE_TEST_PLUGIN"
