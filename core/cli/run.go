@@ -155,7 +155,12 @@ func took(u generate.Usage) string {
 	}
 	text += ", answer " + rate(u.GeneratedTokens, u.Decode)
 	if d := u.Speculation; d != nil {
-		text += fmt.Sprintf(", %d of %d drafted tokens accepted in %d rounds", d.Accepted, d.Drafted, d.Rounds)
+		if d.Drafted > 0 {
+			text += fmt.Sprintf(", %d of %d drafted tokens accepted in %d rounds", d.Accepted, d.Drafted, d.Rounds)
+		}
+		if d.Parked != "" {
+			text += ", drafting is parked: " + d.Parked
+		}
 	}
 	return text
 }

@@ -155,7 +155,13 @@ func TestADraftChangesNoToken(t *testing.T) {
 	type answer struct {
 		IDs   []int32 `json:"token_ids"`
 		Usage struct {
-			Speculation *struct{ Drafted, Accepted uint32 }
+			Speculation *struct {
+				Drafted, Accepted uint32
+				Parked            string
+			}
+		}
+		Provenance struct {
+			DraftKind string `json:"draft_kind"`
 		}
 	}
 	generate := func(more ...string) (out answer) {
@@ -169,8 +175,13 @@ func TestADraftChangesNoToken(t *testing.T) {
 	own := generate("--draft", model)
 	require.Equal(t, plain.IDs, own.IDs)
 	require.NotNil(t, own.Usage.Speculation)
-	require.Positive(t, own.Usage.Speculation.Accepted)
-	require.Equal(t, own.Usage.Speculation.Drafted, own.Usage.Speculation.Accepted)
+	require.Zero(t, own.Usage.Speculation.Drafted, "it costs as much as the model")
+	require.Contains(t, own.Usage.Speculation.Parked, "it would lose if it were always right")
+	small := generate("--draft", checkpoint(t, "llama-affine4"))
+	require.Equal(t, plain.IDs, small.IDs)
+	require.NotNil(t, small.Usage.Speculation)
+	require.Positive(t, small.Usage.Speculation.Drafted)
+	require.Equal(t, "two-model", small.Provenance.DraftKind)
 	require.Equal(t, plain.IDs, generate("--draft", "ngram", "--draft-depth", "8").IDs)
 }
 

@@ -92,7 +92,7 @@ type Usage struct {
 	Queue           time.Duration `json:"queue_ns"`
 	Prefill         time.Duration `json:"prefill_ns"`
 	Decode          time.Duration `json:"decode_ns"`
-	// Speculation is nil where nothing was drafted.
+	// Speculation is nil where nothing was drafted and nothing could be.
 	Speculation *Speculation `json:"speculation,omitempty"`
 }
 
@@ -102,6 +102,8 @@ type Speculation struct {
 	Drafted     uint32 `json:"drafted"`
 	Accepted    uint32 `json:"accepted"`
 	TargetCalls uint32 `json:"target_calls"`
+	// Parked is why nothing was drafted any more at the end; empty while drafting promised something.
+	Parked string `json:"parked,omitempty"`
 }
 
 // Provenance says what produced the tokens.
@@ -120,6 +122,8 @@ type Provenance struct {
 	Notes         []string `json:"notes,omitempty"`
 	// Adapters as id:scale, in the order in which their changes are added.
 	Adapters []string `json:"adapters,omitempty"`
+	// DraftKind is what drafted tokens; empty without.
+	DraftKind string `json:"draft_kind,omitempty"`
 }
 
 // UsageOf reads the contract's usage.
@@ -128,8 +132,8 @@ func UsageOf(u *cladev1.Usage) Usage {
 		PromptTokens: u.GetPromptTokens(), CachedTokens: u.GetCachedTokens(), GeneratedTokens: u.GetGeneratedTokens(),
 		Queue: time.Duration(u.GetQueueNs()), Prefill: time.Duration(u.GetPrefillNs()), Decode: time.Duration(u.GetDecodeNs()),
 	}
-	if u.GetDrafted() > 0 {
-		out.Speculation = &Speculation{u.GetDraftRounds(), u.GetDrafted(), u.GetAccepted(), u.GetTargetCalls()}
+	if u.GetDrafted() > 0 || u.GetDraftParked() != "" {
+		out.Speculation = &Speculation{u.GetDraftRounds(), u.GetDrafted(), u.GetAccepted(), u.GetTargetCalls(), u.GetDraftParked()}
 	}
 	return out
 }
@@ -139,7 +143,7 @@ func ProvenanceOf(p *cladev1.Provenance, notes []string) Provenance {
 	out := Provenance{
 		Plugin: p.GetPlugin(), PluginVersion: p.GetPluginVersion(), Device: p.GetDevice(), DType: p.GetDtype(),
 		GraphEntry: p.GetGraphEntry(), Kernels: append([]string{}, p.GetKernels()...), Runtime: p.GetRuntime(), Deterministic: p.GetDeterministic(),
-		Resumed: p.GetResumed(), Threads: p.GetThreads(), Adapters: p.GetAdapters(), Notes: append(append([]string(nil), notes...), p.GetNotes()...),
+		Resumed: p.GetResumed(), Threads: p.GetThreads(), Adapters: p.GetAdapters(), DraftKind: p.GetDraftKind(), Notes: append(append([]string(nil), notes...), p.GetNotes()...),
 	}
 	if p != nil {
 		out.Seed = p.Seed

@@ -102,6 +102,7 @@ func (m *meter) watch(s *served) {
 		"clade:prefix_disk_written_tokens": func(r *cladev1.StatsResponse) float64 { return float64(r.GetPrefixDiskWrittenTokens()) },
 		"clade:prefix_disk_failures":       func(r *cladev1.StatsResponse) float64 { return float64(r.GetPrefixDiskFailures()) },
 		"clade:prefix_disk_damaged":        func(r *cladev1.StatsResponse) float64 { return float64(r.GetPrefixDiskDamaged()) },
+		"clade:spec_decode_parked":         func(r *cladev1.StatsResponse) float64 { return float64(min(1, len(r.GetDraftParked()))) },
 		"clade:resident_bytes":             func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetRssBytes()) },
 		"clade:active_bytes":               func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetActiveBytes()) },
 		"clade:peak_bytes":                 func(r *cladev1.StatsResponse) float64 { return float64(r.GetMemory().GetPeakBytes()) },

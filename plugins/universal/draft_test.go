@@ -59,7 +59,7 @@ func TestAModelThatDraftsIsOpenedBesideItsTarget(t *testing.T) {
 			IgnoreEos: ptr(true), Temperature: ptr(0.9), Seed: ptr(uint64(3)),
 		}}}
 	}
-	both := withDraft(t, target, target)
+	both := withDraft(t, target, tinyPaths["llama-affine4"])
 	plain := proto.Clone(both).(*cladev1.ModelSpec)
 	plain.Artifacts, plain.Composition.Draft = plain.Artifacts[:1], nil
 	alone, _ := open(t, b, plain, nil)
@@ -67,9 +67,24 @@ func TestAModelThatDraftsIsOpenedBesideItsTarget(t *testing.T) {
 	m, plan := open(t, b, both, nil)
 	got, finish := generate(t, m, job())
 	require.Equal(t, want, got)
-	require.Positive(t, finish.Usage.Drafted)
-	require.Equal(t, finish.Usage.Drafted, finish.Usage.Accepted, "it drafts for itself")
+	require.Positive(t, finish.Usage.Drafted, finish.Usage.DraftParked)
+	require.Equal(t, "two-model", finish.Provenance.DraftKind)
 	require.LessOrEqual(t, m.Facts().Memory.PeakBytes, plan.TotalBytes)
+}
+
+// A draft as dear as the model could not win if it were always right: nothing is asked of it, and the answer says why.
+func TestADraftAsDearAsItsTargetIsNeverAsked(t *testing.T) {
+	b := backend(t)
+	target := tinyPaths["llama-f32"]
+	m, _ := open(t, b, withDraft(t, target, target), nil)
+	_, finish := generate(t, m, &plugin.GenerateJob{IDs: tiny.Prompt(40, 256), Start: &cladev1.GenerateStart{
+		MaxTokens: ptr(uint32(300)), Sampling: &cladev1.Sampling{IgnoreEos: ptr(true)},
+	}})
+	require.Zero(t, finish.Usage.Drafted)
+	require.Contains(t, finish.Usage.DraftParked, "takes 1.15 of the model's own step")
+	stats := m.Stats()
+	require.Equal(t, finish.Usage.DraftParked, stats.DraftParked)
+	require.Equal(t, "two-model", stats.DraftKind)
 }
 
 func TestADraftWithOtherTokensIsRefused(t *testing.T) {

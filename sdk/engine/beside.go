@@ -244,6 +244,21 @@ func (d *draft) speculation(ctx context.Context, worker *mlx.Worker, target Mode
 	if own := one.TokenBytes(d.context, d.dtype, one.library != nil); own > 0 {
 		chunk = max(1, min(chunk, int(int64(chunk)*d.tokenBytes()/own)))
 	}
+	step, err := one.step(d)
+	if err != nil {
+		return Speculation{}, err
+	}
 	drafter, err := one.load(ctx, worker, target, chunk, report)
-	return Speculation{Drafter: drafter, Depth: d.depth}, err
+	return Speculation{Drafter: drafter, Depth: d.depth, Step: step}, err
+}
+
+// step is what one drafted token takes at least, in the target's steps: a step reads all weights once. A head's logits come from the
+// target's weights, which are not counted here, so that it takes more.
+func (d *beside) step(target *draft) (float64, error) {
+	own, err := d.Weights.LoadedBytes(d.draft.target())
+	if err != nil {
+		return 0, err
+	}
+	all, err := target.Weights.LoadedBytes(target.target())
+	return float64(own) / float64(max(all, 1)), err
 }

@@ -35,6 +35,20 @@ type Follower interface {
 	Follow(s *mlx.Scope, t *Text, first int, hidden *mlx.Array) []*mlx.Array
 }
 
+// Free is a Drafter whose proposals cost nothing to know, so that they are seen to be right or wrong before any is checked.
+type Free interface {
+	Drafter
+	// Guess is the first token that it would propose behind t, and its class; false for none.
+	Guess(t *Text) (id int32, class int, ok bool)
+}
+
+// Behind is a Drafter that takes a text in before it proposes, which costs it something.
+type Behind interface {
+	Drafter
+	// Behind is how many of the text's tokens it has not taken in.
+	Behind(t *Text) int
+}
+
 // State is what a Drafter keeps of one text. Close runs on the worker's thread, when the row ends or its caches are lost.
 type State interface{ Close() }
 

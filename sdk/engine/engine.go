@@ -114,6 +114,7 @@ type totals struct {
 	queueNs, prefillNs, decodeNs  atomic.Uint64
 	rounds, drafted, accepted     atomic.Uint64
 	draftFailures                 atomic.Uint64
+	draftParked                   atomic.Pointer[string]
 	active, queued                atomic.Int32
 	freeBlocks                    atomic.Int64
 }
@@ -142,6 +143,7 @@ func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *
 	e.memory.runs.Merges = config.Paging && !kv.Forgets(e.layout.Caches)
 	e.sched = schedule.New(room)
 	e.publish()
+	e.tellParked()
 	e.saver = e.startSaver()
 	go e.loop()
 	return e
@@ -231,7 +233,7 @@ func (e *Engine) Stats() *cladev1.StatsResponse {
 		Preemptions: t.putBack.Load(), FinishedRequests: t.finished.Load(), FailedEvaluations: t.failures.Load(),
 		QueueNs: t.queueNs.Load(), PrefillNs: t.prefillNs.Load(), DecodeNs: t.decodeNs.Load(),
 		PrefixQueriedTokens: e.memory.queried.Load(), PrefixCachedTokens: e.memory.found.Load(),
-		DraftedTokens: t.drafted.Load(), AcceptedTokens: t.accepted.Load(), DraftRounds: t.rounds.Load(), DraftKind: e.draftKind(),
+		DraftedTokens: t.drafted.Load(), AcceptedTokens: t.accepted.Load(), DraftRounds: t.rounds.Load(), DraftKind: e.draftKind(), DraftParked: *t.draftParked.Load(),
 	}
 	if t := e.saver; t != nil {
 		out.PrefixDiskReadTokens, out.PrefixDiskWrittenTokens = t.read.Load(), t.written.Load()

@@ -310,7 +310,8 @@ func (e *Engine) read(s *mlx.Scope, f *flight) error {
 	if err != nil {
 		return err
 	}
-	tokens := 0
+	var rows []*row
+	var tokens []int
 	for i := 0; i < len(f.draws); {
 		d := f.draws[i]
 		n := f.segments[d.segment].Drafts + 1
@@ -319,12 +320,14 @@ func (e *Engine) read(s *mlx.Scope, f *flight) error {
 			if n > 1 {
 				e.settle(s, f, d.segment, ids[i:i+n], logprobs[i:i+n])
 			} else {
+				e.seen(d.row, ids[i])
 				e.got(d.row, ids[i], logprobs[i])
 			}
-			tokens += max(1, d.row.generated()-before) // a token that ends the row is one too
+			rows = append(rows, d.row)
+			tokens = append(tokens, max(1, d.row.generated()-before)) // a token that ends the row is one too
 		}
 		i += n
 	}
-	e.timed(f, tokens)
+	e.timed(f, rows, tokens)
 	return s.AsyncEval(f.observed...)
 }

@@ -203,8 +203,9 @@ func (e *Engine) finish(r *row, reason cladev1.FinishReason) *cladev1.Finish {
 	if !r.first.IsZero() {
 		g.usage.PrefillNs, g.usage.DecodeNs = uint64(r.first.Sub(r.started)), uint64(time.Since(r.first))
 	}
+	g.usage.DraftParked = e.speculation.why()
 	provenance := proto.Clone(e.config.Provenance).(*cladev1.Provenance)
-	provenance.Threads, provenance.Resumed, provenance.Adapters = e.threads(), g.resumed, r.adapters.Names
+	provenance.Threads, provenance.Resumed, provenance.Adapters, provenance.DraftKind = e.threads(), g.resumed, r.adapters.Names, e.draftKind()
 	if g.sampling.temperature > 0 {
 		provenance.Seed = &g.sampling.noise.Seed
 	}

@@ -25,11 +25,12 @@ type row struct {
 	// adapters stay the row's until it is released.
 	adapters adapters.Taken
 
-	text   Text           // what a drafter sees of it
-	drafts []int32        // proposed behind ids, in the forward that is next or computing
-	class  int            // of the drafts
-	odds   lookahead.Odds // of its drafts
-	shadow *row           // what drafts are drawn for; nil until one is
+	text     Text          // what a drafter sees of it
+	drafts   []int32       // proposed behind ids, in the forward that is next or computing
+	class    int           // of the drafts
+	drafting lookahead.Row // what is known of its drafts
+	heard    hearing
+	shadow   *row // what drafts are drawn for; nil until one is
 
 	followers []*row // choices of the same prompt that wait until it is computed
 
@@ -47,6 +48,15 @@ type row struct {
 	submitted, started time.Time
 	first              time.Time // when its first token was read
 }
+
+// hearing is whether the drafter takes in what the model computes of a row.
+type hearing int
+
+const (
+	undecided hearing = iota
+	unheard
+	followed
+)
 
 // generation is what a row that generates is asked for.
 type generation struct {

@@ -24,6 +24,8 @@ type Speculation struct {
 	Drafter Drafter
 	// Depth is the most tokens drafted for a row at once.
 	Depth int
+	// Step is what the drafter takes for one token, in the model's own steps, as far as headers tell; 0: they do not.
+	Step float64
 	// Always drafts Depth tokens wherever something can be proposed, whether it pays or not: for tests and measurements.
 	Always bool
 }
@@ -44,18 +46,31 @@ type speculation struct {
 	Speculation
 	value  *lookahead.Value
 	follow Follower // the Drafter, if it is one
+	free   Free     // the same
+	behind Behind   // the same
 	parked error    // why it never drafts again
 
 	lastRead time.Time // when the last flight was read
 	broke    bool      // plain steps were given up for drafts, and begin again
+	round    round     // what was proposed for the forward that is next
+}
+
+// round is how a proposal went.
+type round struct {
+	depth, lag int
+	took       time.Duration
 }
 
 func newSpeculation(c Speculation, rows int) *speculation {
 	if c.Drafter == nil {
 		return nil
 	}
-	p := &speculation{Speculation: c, value: lookahead.NewValue(c.tokens(rows))}
+	p := &speculation{Speculation: c}
 	p.follow, _ = c.Drafter.(Follower)
+	p.behind, _ = c.Drafter.(Behind)
+	var free bool
+	p.free, free = c.Drafter.(Free)
+	p.value = lookahead.NewValue(lookahead.Drafter{Tokens: c.tokens(rows), Depth: c.Depth, Step: c.Step, Free: free})
 	return p
 }
 
@@ -65,6 +80,23 @@ func (e *Engine) draftKind() string {
 		return ""
 	}
 	return e.speculation.Drafter.Kind()
+}
+
+// why is why nothing is drafted at present; empty while that promises something, and without a drafter.
+func (p *speculation) why() string {
+	switch {
+	case p == nil || p.Always && p.parked == nil:
+		return ""
+	case p.parked != nil:
+		return "the draft failed: " + p.parked.Error()
+	}
+	return p.value.Parked()
+}
+
+// tellParked makes why readable from outside.
+func (e *Engine) tellParked() {
+	why := e.speculation.why()
+	e.totals.draftParked.Store(&why)
 }
 
 // drafts reports whether drafts might be made for anything.
@@ -93,9 +125,13 @@ func (e *Engine) depths(rows []*row, ahead int) ([]int, []lookahead.Prospect) {
 	p := e.speculation
 	prospects := make([]lookahead.Prospect, len(rows))
 	for i, r := range rows {
+		prospects[i].Row = &r.drafting
 		if most := p.depthOf(r); most > ahead {
 			n, class := p.Drafter.Expects(&r.text, ahead, most-ahead)
-			prospects[i] = lookahead.Prospect{Most: max(0, n), Class: class, Odds: &r.odds}
+			prospects[i].Most, prospects[i].Class = max(0, n), class
+			if p.behind != nil {
+				prospects[i].Lag = p.behind.Behind(&r.text) + ahead
+			}
 		}
 	}
 	if !p.Always {
@@ -136,17 +172,19 @@ func (e *Engine) propose() (any bool) {
 	}
 	rows := e.decoding()
 	depths, prospects := e.depths(rows, 0)
-	round := &Round{engine: e}
+	asked, began := &Round{engine: e}, time.Now()
+	p.round = round{}
 	for i, r := range rows {
 		if depths[i] > 0 {
-			round.Asks = append(round.Asks, &Ask{Text: &r.text, Most: depths[i], class: prospects[i].Class, draw: r.guess()})
+			asked.Asks = append(asked.Asks, &Ask{Text: &r.text, Most: depths[i], class: prospects[i].Class, draw: r.guess()})
+			p.round.depth, p.round.lag = max(p.round.depth, depths[i]), max(p.round.lag, prospects[i].Lag)
 		}
 	}
-	if len(round.Asks) == 0 {
+	if len(asked.Asks) == 0 {
 		return false
 	}
 	err := e.do(func(s *mlx.Scope) error {
-		err := p.Drafter.Propose(s, round)
+		err := p.Drafter.Propose(s, asked)
 		s.Sweep()
 		return err
 	})
@@ -154,7 +192,18 @@ func (e *Engine) propose() (any bool) {
 		e.park(err)
 		return false
 	}
-	for _, a := range round.Asks {
+	any = e.proposed(asked)
+	p.broke, p.round.took = true, time.Since(began)
+	if !any {
+		p.value.Wasted(accounts(rows), p.round.took)
+		e.tellParked()
+	}
+	return any
+}
+
+// proposed takes what the drafter made of a round. It reports whether that is anything.
+func (e *Engine) proposed(asked *Round) (any bool) {
+	for _, a := range asked.Asks {
 		n := min(len(a.Drafts), a.Most)
 		if bad := slices.IndexFunc(a.Drafts[:n], func(id int32) bool { return id < 0 || int(id) >= e.layout.Vocab }); bad >= 0 {
 			n = bad // MLX does not check indices
@@ -181,6 +230,7 @@ func (r *row) guess() draw {
 func (e *Engine) park(cause error) {
 	e.speculation.parked = cause
 	e.totals.draftFailures.Add(1)
+	e.tellParked()
 	for _, r := range e.rows {
 		e.forgetDrafts(r)
 	}
@@ -200,9 +250,24 @@ func (e *Engine) forgetDrafts(r *row) {
 	}
 }
 
+// follows reports whether the drafter takes in what the model computes of a row. A row that is not followed from its beginning is not
+// later, and one that is as long as drafts promise something or have not been tried in it.
+func (p *speculation) follows(r *row) bool {
+	if r.heard == undecided {
+		r.heard = unheard
+		if p.Always || p.value.Follows() {
+			r.heard = followed
+		}
+	}
+	if r.heard == followed && !p.Always && r.gen.usage.DraftRounds > 0 && !p.value.Promising() {
+		r.heard = unheard
+	}
+	return r.heard == followed
+}
+
 // observe hands the drafter the hidden states of a segment's tokens that stay, and returns what it wants evaluated.
 func (e *Engine) observe(s *mlx.Scope, r *row, first int, hidden *mlx.Array) []*mlx.Array {
-	if !e.speculation.drafts() || e.speculation.follow == nil || r.gen == nil || r.gen.depth == 0 || r.failed {
+	if !e.speculation.drafts() || e.speculation.follow == nil || r.gen == nil || r.gen.depth == 0 || r.failed || !e.speculation.follows(r) {
 		return nil
 	}
 	own := s.Apart()
@@ -210,6 +275,7 @@ func (e *Engine) observe(s *mlx.Scope, r *row, first int, hidden *mlx.Array) []*
 	if err := own.Err(); err != nil {
 		e.speculation.parked = err
 		e.totals.draftFailures.Add(1)
+		e.tellParked()
 		return nil
 	}
 	for i, a := range queued {
@@ -272,28 +338,58 @@ func (e *Engine) counted(r *row, drafted, accepted int) {
 	e.totals.rounds.Add(1)
 	e.totals.drafted.Add(uint64(drafted))
 	e.totals.accepted.Add(uint64(accepted))
-	e.speculation.value.Accepted(&r.odds, r.class, drafted, accepted)
+	e.speculation.value.Accepted(&r.drafting, r.class, drafted, accepted)
 }
 
-// timed learns from a flight that was read: how long its tokens took.
-func (e *Engine) timed(f *flight, tokens int) {
+// seen tells whether what would have been drafted for a row in a plain step was right, where that costs nothing to know.
+func (e *Engine) seen(r *row, id int32) {
+	p := e.speculation
+	if !p.drafts() || p.free == nil || r.gen.depth == 0 || r.failed {
+		return
+	}
+	if guess, class, ok := p.free.Guess(&r.text); ok {
+		p.value.Seen(&r.drafting, class, guess == id)
+	}
+}
+
+// accounts are what is known of drafting for rows.
+func accounts(rows []*row) []*lookahead.Row {
+	out := make([]*lookahead.Row, len(rows))
+	for i, r := range rows {
+		out[i] = &r.drafting
+	}
+	return out
+}
+
+// timed learns from a flight that was read: how long its tokens took, and how many each of its rows got.
+func (e *Engine) timed(f *flight, rows []*row, tokens []int) {
 	p, now := e.speculation, time.Now()
-	if !p.drafts() {
+	if !p.drafts() || len(rows) == 0 {
 		return
 	}
 	last := p.lastRead
 	p.lastRead = now
+	alone := f.decoding == len(f.segments) // prefill has a pace of its own
 	switch {
-	case f.decoding != len(f.segments): // with prefill, which has a pace of its own
-		p.broke = false
 	case f.drafted > 0:
-		p.value.Verified(f.decoding, f.drafted, tokens, now.Sub(f.began))
-		p.broke = true
+		checked := now.Sub(f.began) - p.round.took
+		if !alone {
+			checked = 0
+		}
+		p.value.Verified(lookahead.Round{
+			Rows: accounts(rows), Tokens: tokens, Drafted: f.drafted, Depth: p.round.depth, Lag: p.round.lag,
+			Proposing: p.round.took, Checking: checked,
+		})
+		e.tellParked()
+		p.broke = alone
+	case !alone:
+		p.broke = false
+	case len(rows) != f.decoding: // some ended meanwhile
 	case f.queued:
-		p.value.Plain(f.decoding, now.Sub(last))
+		p.value.Plain(accounts(rows), now.Sub(last))
 		p.broke = false
 	case f.again || p.broke:
-		p.value.Restarted(f.decoding, now.Sub(f.began))
+		p.value.Restarted(accounts(rows), now.Sub(f.began))
 		p.broke = f.again
 	}
 }

@@ -40,20 +40,32 @@ func (d *twoModel) Expects(t *Text, _, most int) (tokens, class int) {
 	return most, 0
 }
 
-// of is what is kept of a text, its cache taken back to where it agrees with it, the last token aside: that is computed for what
-// follows it.
+// agrees is how many of a text's tokens are in the cache, the last one aside: that is computed for what follows it.
+func (f *fed) agrees(ids []int32) int {
+	same := 0
+	for same < len(f.ids) && same < len(ids)-1 && f.ids[same] == ids[same] {
+		same++
+	}
+	return same
+}
+
+// Behind counts the tokens that a proposal would take in first.
+func (d *twoModel) Behind(t *Text) int {
+	ids := t.IDs()
+	if f, ok := t.State.(*fed); ok {
+		return len(ids) - f.agrees(ids)
+	}
+	return len(ids)
+}
+
+// of is what is kept of a text, its cache taken back to where it agrees with it.
 func (d *twoModel) of(t *Text) *fed {
 	f, ok := t.State.(*fed)
 	if !ok {
 		f = &fed{cache: kv.New(d.layout.Caches, d.kernels)}
 		t.State = f
 	}
-	ids := t.IDs()
-	same := 0
-	for same < len(f.ids) && same < len(ids)-1 && f.ids[same] == ids[same] {
-		same++
-	}
-	if same < len(f.ids) {
+	if same := f.agrees(t.IDs()); same < len(f.ids) {
 		f.ids = f.ids[:f.cache.Rewind(same)]
 	}
 	return f
@@ -72,24 +84,36 @@ func (d *twoModel) next(t *Text, f *fed) []int32 {
 	return rest
 }
 
-// Follow runs a prompt through the draft beside the target, so that drafting begins with the answer. Single tokens wait for Propose.
+// Follow runs a prompt through the draft beside the target, so that drafting begins with the answer: what the target's own cache had
+// already, too, so that decoding never waits for it. The answer's tokens wait for Propose.
 func (d *twoModel) Follow(s *mlx.Scope, t *Text, first int, hidden *mlx.Array) []*mlx.Array {
-	if hidden.Dim(1) == 1 {
+	if first >= t.row.prompt {
 		return nil
 	}
-	f := d.of(t)
-	rest := d.next(t, f)
-	if end := first + hidden.Dim(1); len(f.ids)+len(rest) > end {
-		rest = rest[:max(0, end-len(f.ids))] // no further than the target
+	f, end := d.of(t), first+hidden.Dim(1) // no further than the target
+	for len(f.ids) < end {
+		rest := d.next(t, f)
+		rest = rest[:min(len(rest), end-len(f.ids))]
+		if len(rest) == 0 {
+			return nil
+		}
+		d.take(s, f, rest)
+		if len(f.ids) < end {
+			s.Sweep() // a chunk's activations are freed as it is computed: the plan has room for one
+			if s.Eval(f.cache.Arrays()...) != nil {
+				return nil
+			}
+		}
 	}
-	if len(rest) == 0 || f.deaf {
-		return nil
-	}
-	pass := f.cache.Begin(len(rest))
-	d.model.Forward(s, mlx.FromSlice(s, rest, 1, len(rest)), pass)
-	pass.End()
-	f.ids = append(f.ids, rest...)
 	return f.cache.Arrays()
+}
+
+// take computes tokens that no draft follows yet.
+func (d *twoModel) take(s *mlx.Scope, f *fed, ids []int32) {
+	pass := f.cache.Begin(len(ids))
+	d.model.Forward(s, mlx.FromSlice(s, ids, 1, len(ids)), pass)
+	pass.End()
+	f.ids = append(f.ids, ids...)
 }
 
 // Propose draws token after token, as the target would with the draft's logits. A text that is more than a chunk ahead of the cache
@@ -104,10 +128,7 @@ func (d *twoModel) Propose(s *mlx.Scope, r *Round) error {
 		switch {
 		case f.deaf:
 		case len(f.ids)+len(rest) < len(a.IDs()):
-			pass := f.cache.Begin(len(rest))
-			d.model.Forward(s, mlx.FromSlice(s, rest, 1, len(rest)), pass)
-			pass.End()
-			f.ids = append(f.ids, rest...)
+			d.take(s, f, rest)
 			behind = append(behind, f.cache.Arrays()...)
 		default:
 			asks, fresh = append(asks, a), append(fresh, rest)

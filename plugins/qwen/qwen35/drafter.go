@@ -40,9 +40,9 @@ func (d *drafter) Kind() string { return d.kind }
 
 func (d *drafter) Close() { d.head.Close() }
 
-// Expects as many as are wanted, of a text that was followed.
-func (d *drafter) Expects(t *engine.Text, _, most int) (tokens, class int) {
-	if _, ok := t.State.(*followed); !ok {
+// Expects as many as are wanted, of a text that was followed up to its last token but one.
+func (d *drafter) Expects(t *engine.Text, ahead, most int) (tokens, class int) {
+	if w, ok := t.State.(*followed); !ok || w.next < len(t.IDs())-1+ahead {
 		return 0, 0
 	}
 	return most, 0

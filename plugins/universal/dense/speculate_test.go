@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -109,6 +110,36 @@ func TestWrongDraftsChangeNoToken(t *testing.T) {
 	}
 	require.Positive(t, e.Stats().DraftedTokens)
 	require.Zero(t, e.Stats().AcceptedTokens)
+}
+
+// slow is wrong and takes its time.
+type slow struct {
+	guesser
+	asked int
+}
+
+func (d *slow) Propose(s *mlx.Scope, r *engine.Round) error {
+	d.asked++
+	time.Sleep(20 * time.Millisecond)
+	return d.guesser.Propose(s, r)
+}
+
+// What loses is parked after the one trial that is granted, for the next request too, and the answer says why.
+func TestADraftThatLosesIsParked(t *testing.T) {
+	all := wishes(t, 1)
+	all[0].start = &cladev1.GenerateStart{MaxTokens: ptr(uint32(200)), Sampling: &cladev1.Sampling{IgnoreEos: ptr(true), Temperature: ptr(1.2), Seed: ptr(uint64(5))}}
+	all[0].want = generate(t, open(t, tinyPaths[testModel], mlx.Float32, 64), all[0].prompt, all[0].start).ids
+	d := &slow{guesser: guesser{answers: all, hostile: true}}
+	e := openDrafting(t, engine.Speculation{Drafter: d, Depth: 4}, engine.Config{})
+	for range 3 {
+		got := generate(t, e, all[0].prompt, all[0].start)
+		require.Equal(t, all[0].want, got.ids)
+		require.NotEmpty(t, got.finish.Usage.DraftParked)
+	}
+	require.Positive(t, d.asked)
+	require.LessOrEqual(t, d.asked, 2)
+	require.NotEmpty(t, e.Stats().DraftParked)
+	require.Equal(t, "test", e.Stats().DraftKind, "it has not failed")
 }
 
 // Log probabilities, stops, limits and the host's last word end an answer where they end it without drafts.

@@ -1708,7 +1708,9 @@ type Usage struct {
 	// Time spent waiting for a row.
 	QueueNs uint64 `protobuf:"varint,9,opt,name=queue_ns,json=queueNs,proto3" json:"queue_ns,omitempty"`
 	// Target calls that checked drafts.
-	DraftRounds   uint32 `protobuf:"varint,10,opt,name=draft_rounds,json=draftRounds,proto3" json:"draft_rounds,omitempty"`
+	DraftRounds uint32 `protobuf:"varint,10,opt,name=draft_rounds,json=draftRounds,proto3" json:"draft_rounds,omitempty"`
+	// Why nothing was drafted at the end, though the model was opened with a draft; empty while drafting promises something.
+	DraftParked   string `protobuf:"bytes,11,opt,name=draft_parked,json=draftParked,proto3" json:"draft_parked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1813,6 +1815,13 @@ func (x *Usage) GetDraftRounds() uint32 {
 	return 0
 }
 
+func (x *Usage) GetDraftParked() string {
+	if x != nil {
+		return x.DraftParked
+	}
+	return ""
+}
+
 // Provenance says what produced the tokens.
 type Provenance struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1829,7 +1838,9 @@ type Provenance struct {
 	Threads       uint32                 `protobuf:"varint,11,opt,name=threads,proto3" json:"threads,omitempty"`
 	Notes         []string               `protobuf:"bytes,12,rep,name=notes,proto3" json:"notes,omitempty"`
 	// Adapters whose changes the tokens have, in their order, each as "id:scale".
-	Adapters      []string `protobuf:"bytes,13,rep,name=adapters,proto3" json:"adapters,omitempty"`
+	Adapters []string `protobuf:"bytes,13,rep,name=adapters,proto3" json:"adapters,omitempty"`
+	// The kind of what drafted tokens for it; empty without.
+	DraftKind     string `protobuf:"bytes,14,opt,name=draft_kind,json=draftKind,proto3" json:"draft_kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1953,6 +1964,13 @@ func (x *Provenance) GetAdapters() []string {
 		return x.Adapters
 	}
 	return nil
+}
+
+func (x *Provenance) GetDraftKind() string {
+	if x != nil {
+		return x.DraftKind
+	}
+	return ""
 }
 
 type ScoreRequest struct {
@@ -3172,7 +3190,7 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"\x05usage\x18\x02 \x01(\v2\x0f.clade.v1.UsageR\x05usage\x124\n" +
 	"\n" +
 	"provenance\x18\x03 \x01(\v2\x14.clade.v1.ProvenanceR\n" +
-	"provenance\"\xcf\x02\n" +
+	"provenance\"\xf2\x02\n" +
 	"\x05Usage\x12#\n" +
 	"\rprompt_tokens\x18\x01 \x01(\rR\fpromptTokens\x12#\n" +
 	"\rcached_tokens\x18\x02 \x01(\rR\fcachedTokens\x12)\n" +
@@ -3185,7 +3203,8 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	"\ftarget_calls\x18\b \x01(\rR\vtargetCalls\x12\x19\n" +
 	"\bqueue_ns\x18\t \x01(\x04R\aqueueNs\x12!\n" +
 	"\fdraft_rounds\x18\n" +
-	" \x01(\rR\vdraftRounds\"\xfc\x02\n" +
+	" \x01(\rR\vdraftRounds\x12!\n" +
+	"\fdraft_parked\x18\v \x01(\tR\vdraftParked\"\x9b\x03\n" +
 	"\n" +
 	"Provenance\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12%\n" +
@@ -3202,7 +3221,9 @@ const file_clade_v1_generate_proto_rawDesc = "" +
 	" \x01(\x04H\x00R\x04seed\x88\x01\x01\x12\x18\n" +
 	"\athreads\x18\v \x01(\rR\athreads\x12\x14\n" +
 	"\x05notes\x18\f \x03(\tR\x05notes\x12\x1a\n" +
-	"\badapters\x18\r \x03(\tR\badaptersB\a\n" +
+	"\badapters\x18\r \x03(\tR\badapters\x12\x1d\n" +
+	"\n" +
+	"draft_kind\x18\x0e \x01(\tR\tdraftKindB\a\n" +
 	"\x05_seed\"\xa5\x01\n" +
 	"\fScoreRequest\x12,\n" +
 	"\x05start\x18\x01 \x01(\v2\x14.clade.v1.ScoreStartH\x00R\x05start\x12&\n" +

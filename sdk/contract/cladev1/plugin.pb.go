@@ -2336,8 +2336,10 @@ type StatsResponse struct {
 	PrefixDiskFailures uint64 `protobuf:"varint,25,opt,name=prefix_disk_failures,json=prefixDiskFailures,proto3" json:"prefix_disk_failures,omitempty"`
 	PrefixDiskDamaged  uint64 `protobuf:"varint,26,opt,name=prefix_disk_damaged,json=prefixDiskDamaged,proto3" json:"prefix_disk_damaged,omitempty"`
 	// The kind of what drafts, empty without or once it is parked because it failed, and the forwards that checked its drafts.
-	DraftKind     string `protobuf:"bytes,27,opt,name=draft_kind,json=draftKind,proto3" json:"draft_kind,omitempty"`
-	DraftRounds   uint64 `protobuf:"varint,28,opt,name=draft_rounds,json=draftRounds,proto3" json:"draft_rounds,omitempty"`
+	DraftKind   string `protobuf:"bytes,27,opt,name=draft_kind,json=draftKind,proto3" json:"draft_kind,omitempty"`
+	DraftRounds uint64 `protobuf:"varint,28,opt,name=draft_rounds,json=draftRounds,proto3" json:"draft_rounds,omitempty"`
+	// Why nothing is drafted at present; empty while drafting promises something.
+	DraftParked   string `protobuf:"bytes,29,opt,name=draft_parked,json=draftParked,proto3" json:"draft_parked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2566,6 +2568,13 @@ func (x *StatsResponse) GetDraftRounds() uint64 {
 		return x.DraftRounds
 	}
 	return 0
+}
+
+func (x *StatsResponse) GetDraftParked() string {
+	if x != nil {
+		return x.DraftParked
+	}
+	return ""
 }
 
 type TuneRequest struct {
@@ -2915,7 +2924,7 @@ const file_clade_v1_plugin_proto_rawDesc = "" +
 	"\x11tokens_per_second\x18\x04 \x01(\x01R\x0ftokensPerSecond\".\n" +
 	"\tTrainDone\x12!\n" +
 	"\fadapter_path\x18\x01 \x01(\tR\vadapterPath\"\x0e\n" +
-	"\fStatsRequest\"\xd4\b\n" +
+	"\fStatsRequest\"\xf7\b\n" +
 	"\rStatsResponse\x12-\n" +
 	"\x06memory\x18\x01 \x01(\v2\x15.clade.v1.MemoryStatsR\x06memory\x12'\n" +
 	"\x0factive_requests\x18\x02 \x01(\rR\x0eactiveRequests\x12'\n" +
@@ -2948,7 +2957,8 @@ const file_clade_v1_plugin_proto_rawDesc = "" +
 	"\x13prefix_disk_damaged\x18\x1a \x01(\x04R\x11prefixDiskDamaged\x12\x1d\n" +
 	"\n" +
 	"draft_kind\x18\x1b \x01(\tR\tdraftKind\x12!\n" +
-	"\fdraft_rounds\x18\x1c \x01(\x04R\vdraftRounds\"8\n" +
+	"\fdraft_rounds\x18\x1c \x01(\x04R\vdraftRounds\x12!\n" +
+	"\fdraft_parked\x18\x1d \x01(\tR\vdraftParked\"8\n" +
 	"\vTuneRequest\x12\x1d\n" +
 	"\athreads\x18\x01 \x01(\rH\x00R\athreads\x88\x01\x01B\n" +
 	"\n" +

@@ -1,38 +1,30 @@
 package lookahead
 
-// unknown is the chance of a draft of which nothing is known.
-const unknown = 0.5
-
 // How soon counts forget: a row's text changes its manner within a page, all rows together more slowly.
 const (
 	quick = 1.0 / 16
 	slow  = 1.0 / 64
 )
 
-// Odds counts how often drafts were accepted where the ones before them were, by class. The zero value knows nothing.
-type Odds struct {
-	classes map[int]*tally
-}
+// How many drafts a first guess counts as: what is thought of a drafter that is not known, and what is known of all rows for one.
+const (
+	guessWeight = 1
+	knownWeight = 3
+)
 
-// tally is an average that begins as one over two guesses, one right and one wrong.
+// odds count how often drafts were accepted where the ones before them were, by class.
+type odds map[int]*tally
+
+// tally is an average that begins as a guess.
 type tally struct{ chance, weight float64 }
 
-func (o *Odds) chance(class int) (float64, bool) {
-	if t := o.classes[class]; t != nil {
-		return t.chance, true
-	}
-	return 0, false
-}
-
-// count takes one round's drafts: the accepted ones, and the first that was not.
-func (o *Odds) count(class, drafted, accepted int, forgets float64) {
-	t := o.classes[class]
+// count takes one round's drafts: the accepted ones, and the first that was not. guess is what the
+// class begins with, weight what that counts.
+func (o odds) count(class, drafted, accepted int, guess, weight, forgets float64) {
+	t := o[class]
 	if t == nil {
-		if o.classes == nil {
-			o.classes = map[int]*tally{}
-		}
-		t = &tally{unknown, 2}
-		o.classes[class] = t
+		t = &tally{guess, weight}
+		o[class] = t
 	}
 	for i := range min(drafted, accepted+1) {
 		right := 0.0
