@@ -73,8 +73,10 @@ func (s shape) config(modelType string) map[string]any {
 	return config
 }
 
-func (s shape) tensors() []artifact.NewTensor {
-	r := rand.New(rand.NewPCG(1, 2))
+func (s shape) tensors() []artifact.NewTensor { return s.drawn(rand.New(rand.NewPCG(1, 2))) }
+
+// drawn takes the values from r, the first layers' first.
+func (s shape) drawn(r *rand.Rand) []artifact.NewTensor {
 	var tensors []artifact.NewTensor
 	matrix := func(path string, rows, cols int) { tensors = append(tensors, s.matrix(r, path, rows, cols)...) }
 	norm := func(path string) {
