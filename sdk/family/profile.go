@@ -42,6 +42,8 @@ type Implementation struct {
 	Loader   string `yaml:"loader" json:"loader"`
 	Loop     Loop   `yaml:"loop" json:"loop"`
 	Artifact string `yaml:"artifact,omitempty" json:"artifact,omitempty"`
+	// Also are loaders beside Loader whose files the graph reads too.
+	Also []string `yaml:"also,omitempty" json:"also,omitempty"`
 }
 
 // GraphKey is a fingerprint that a graph table of this family is known to be keyed by.
@@ -150,6 +152,11 @@ func (i *Implementation) check() error {
 			return err
 		}
 	}
+	for _, loader := range i.Also {
+		if err := oneOf("also", loader, loaderNames...); err != nil {
+			return err
+		}
+	}
 	switch {
 	case i.ID == "" || strings.TrimSpace(i.ID) != i.ID:
 		return fmt.Errorf("id %q: want a name", i.ID)
@@ -166,8 +173,8 @@ func (i *Implementation) Fits(graph, loader, loop, artifactFingerprint string) e
 	switch {
 	case i.Graph != graph:
 		return fmt.Errorf("it is of graph %s, the model's is %s", i.Graph, graph)
-	case i.Loader != loader:
-		return fmt.Errorf("it opens %s, the model is %s", i.Loader, loader)
+	case i.Loader != loader && !slices.Contains(i.Also, loader):
+		return fmt.Errorf("it opens %s, the model is %s", strings.Join(append([]string{i.Loader}, i.Also...), ", "), loader)
 	case string(i.Loop) != loop:
 		return fmt.Errorf("it runs the loop %s, the model's is %s", i.Loop, loop)
 	case i.Artifact != "" && i.Artifact != artifactFingerprint:

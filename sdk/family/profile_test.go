@@ -85,6 +85,7 @@ func TestManifestListsAreChecked(t *testing.T) {
 		"claimed twice":            {own + strings.Replace(strings.TrimPrefix(own, "\nprofiles:\n"), "id: p", "id: q", 1), "claimed twice"},
 		"own record disagrees":     {strings.Replace(own, "loader: safetensors", "loader: colibri", 1), "opens safetensors"},
 		"implementation":           {"\nimplementations:\n  - {id: i, graph: qwen3, loader: tape, loop: autoregressive}\n", `loader "tape"`},
+		"another loader":           {"\nimplementations:\n  - {id: i, graph: qwen3, loader: gguf, also: [tape], loop: autoregressive}\n", `also "tape"`},
 		"implementation twice":     {"\nimplementations:\n  - {id: i, graph: qwen3, loader: gguf, loop: autoregressive}\n  - {id: i, graph: qwen3, loader: gguf, loop: autoregressive}\n", "registered twice"},
 	} {
 		_, err := ParseManifest([]byte(minimal + c.text))
@@ -100,11 +101,16 @@ func TestManifestListsAreChecked(t *testing.T) {
 func TestAnImplementationFitsItsGraphLoaderLoopAndArtifact(t *testing.T) {
 	i := Implementation{ID: "i", Graph: "g", Loader: "safetensors", Loop: Autoregressive, Artifact: "hf:o/n@1"}
 	require.NoError(t, i.Fits("g", "safetensors", "autoregressive", "hf:o/n@1"))
+	both := Implementation{ID: "i", Graph: "g", Loader: "safetensors", Also: []string{"gguf"}, Loop: Autoregressive}
+	require.NoError(t, both.Fits("g", "gguf", "autoregressive", ""))
 	for mention, got := range map[string]error{
 		"it is of graph g, the model's is h":                        i.Fits("h", "safetensors", "autoregressive", "hf:o/n@1"),
 		"it opens safetensors, the model is gguf":                   i.Fits("g", "gguf", "autoregressive", "hf:o/n@1"),
 		"it runs the loop autoregressive, the model's is diffusion": i.Fits("g", "safetensors", "diffusion", "hf:o/n@1"),
 		"it is of the artifact hf:o/n@1, the model's is not known":  i.Fits("g", "safetensors", "autoregressive", ""),
+		"it opens safetensors, colibri, the model is gguf": (&Implementation{
+			ID: "i", Graph: "g", Loader: "safetensors", Also: []string{"colibri"}, Loop: Autoregressive,
+		}).Fits("g", "gguf", "autoregressive", ""),
 	} {
 		require.EqualError(t, got, mention)
 	}
