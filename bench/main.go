@@ -1,6 +1,6 @@
 // Command bench measures clade beside its peers on one machine, in one run, and writes bench/out.json.
 //
-//	bench -root DIR -model FILE.gguf -python PYTHON -out FILE [-only machine,host,rpc,tokenize,model,two,batch,speculation,turn,lengths,paging,shapes,recurrent,qwen,kernels,guidance] [-repeats 5] [-without PEER,...]
+//	bench -root DIR -model FILE.gguf -python PYTHON -out FILE [-only machine,host,rpc,tokenize,model,two,batch,speculation,turn,lengths,paging,shapes,recurrent,mtp,qwen,kernels,guidance] [-repeats 5] [-without PEER,...]
 //
 // What is compared, and how: docs/testing.md. Invariants: a peer is measured only after it gave the right answer to a
 // known question; one that is missing or wrong is named in the output and makes the run fail, unless -without names it;
@@ -50,7 +50,7 @@ func parse() options {
 	flag.StringVar(&o.out, "out", "bench/out.json", "where the rows go")
 	flag.IntVar(&o.repeats, "repeats", 5, "repeats of each side")
 	flag.UintVar(&o.threads, "threads", 2, "threads of each side")
-	only := flag.String("only", "machine,host,rpc,tokenize,model,two,batch,speculation,turn,lengths,paging,shapes,recurrent,qwen,kernels,guidance", "parts to measure")
+	only := flag.String("only", "machine,host,rpc,tokenize,model,two,batch,speculation,turn,lengths,paging,shapes,recurrent,mtp,qwen,kernels,guidance", "parts to measure")
 	without := flag.String("without", "", "peers to leave out (llama.cpp, mlx-lm)")
 	flag.Parse()
 	o.only, o.without = strings.Split(*only, ","), strings.Split(*without, ",")
@@ -92,6 +92,7 @@ func run(ctx context.Context, o options) error {
 		{"paging", func() ([]Row, error) { return o.pagingRows(ctx) }},
 		{"shapes", func() ([]Row, error) { return o.shapeRows(ctx) }},
 		{"recurrent", func() ([]Row, error) { return o.recurrentRows(ctx) }},
+		{"mtp", func() ([]Row, error) { return o.mtpRows(ctx) }},
 		{"qwen", func() ([]Row, error) { return o.qwenRows(ctx) }},
 		{"kernels", func() ([]Row, error) { return o.kernelRows(ctx) }},
 		{"guidance", func() ([]Row, error) { return o.guidanceRows(ctx) }},
