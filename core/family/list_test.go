@@ -164,6 +164,8 @@ func TestFirstMatchWins(t *testing.T) {
 		"qwen3":               {`{"model_type":"qwen3"}`, "qwen3"},
 		"qwen3 moe":           {`{"model_type":"qwen3_moe"}`, "qwen3-moe"},
 		"qwen3 moe from gguf": {`{"model_type":"qwen3moe"}`, "qwen3-moe"},
+		"qwen3.5 from gguf":   {`{"model_type":"qwen35"}`, "qwen3.5"},
+		"3.5 moe from gguf":   {`{"model_type":"qwen35moe","num_experts":8}`, "qwen3.5-moe"},
 		"whisper":             {`{"model_type":"whisper","n_audio_ctx":1500}`, "whisper"},
 	} {
 		e, err := l.Match(config(t, c.cfg))
@@ -207,6 +209,7 @@ func TestUnsupportedTextNamesTypeRemapAndWhatIsSupported(t *testing.T) {
 	const supported = "; families: gemma4*, diffusion_gemma, glm_moe_dsa, qwen3_5, qwen3_5_moe, qwen3, qwen3_moe, whisper, MiniCPM5; generic: cohere, cohere2, exaone4, gemma, gemma2, gemma3, gemma3_text, glm4, granite, internlm2, internlm3, llama, minicpm, minicpm3, ministral3, olmo2, olmo3, phi3, qwen2, qwen3, smollm3, stablelm, starcoder2"
 	for text, want := range map[string]string{
 		`{"model_type":"mamba"}`:        "mamba: no family takes this model_type" + supported,
+		`{"model_type":"qwen3next"}`:    "qwen3next: no family takes this model_type" + supported, // of a GGUF
 		`{"model_type":"falcon_mamba"}`: "falcon_mamba: no family takes this model_type (read as mamba)" + supported,
 		`{"model_type":"whisper"}`: "whisper: no family takes this model_type; whisper wants n_audio_ctx to be of type number, " +
 			"this has none" + supported,

@@ -11,6 +11,13 @@ var ggufFields = []struct{ suffix, key string }{
 	{"expert_count", "num_experts"},
 	{"expert_used_count", "num_experts_per_tok"},
 	{"expert_feed_forward_length", "moe_intermediate_size"},
+	{"expert_shared_feed_forward_length", "shared_expert_intermediate_size"},
+	{"ssm.conv_kernel", "linear_conv_kernel_dim"},
+	{"ssm.state_size", "linear_key_head_dim"},
+	{"ssm.group_count", "linear_num_key_heads"},
+	{"ssm.time_step_rank", "linear_num_value_heads"},
+	{"ssm.inner_size", "linear_inner_size"},
+	{"full_attention_interval", "full_attention_interval"},
 	{"attention.head_count", "num_attention_heads"},
 	{"attention.head_count_kv", "num_key_value_heads"},
 	{"attention.key_length", "head_dim"},
@@ -79,6 +86,14 @@ func configOfGGUF(a *Artifact) (config, generation Config) {
 		m.put(tree, f.key, "tokenizer.ggml."+f.suffix)
 	}
 	m.slides(tree, arch)
+	m.recurs(tree, arch)
+	// Layers of a head for prediction are counted among the model's, behind them.
+	if n, ok := m.Int(arch + ".nextn_predict_layers"); ok && n > 0 {
+		if layers, ok := tree["num_hidden_layers"].(int64); ok && n < layers {
+			tree["num_hidden_layers"] = layers - n
+		}
+		tree["mtp_num_hidden_layers"] = n
+	}
 	if rope := m.ropeScaling(arch); rope != nil {
 		tree["rope_scaling"] = rope
 	}
@@ -168,6 +183,22 @@ func (m *GGUFMetadata) slides(tree map[string]any, arch string) {
 	if layers != nil {
 		tree["layer_types"] = layers
 	}
+}
+
+// recurs spells which layers keep a state in the place of keys and values: a flag for each layer.
+func (m *GGUFMetadata) recurs(tree map[string]any, arch string) {
+	flags, ok := m.values[arch+".attention.recurrent_layers"].([]bool)
+	if !ok {
+		return
+	}
+	if n, ok := m.Int(arch + ".nextn_predict_layers"); ok && n > 0 && n < int64(len(flags)) {
+		flags = flags[:int64(len(flags))-n]
+	}
+	layers := make([]any, len(flags))
+	for i, recurrent := range flags {
+		layers[i] = map[bool]any{true: "linear_attention", false: "full_attention"}[recurrent]
+	}
+	tree["layer_types"] = layers
 }
 
 // put copies one value in the types of a Config; per-layer arrays whose values are all equal become that value.

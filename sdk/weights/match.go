@@ -96,6 +96,8 @@ type Rules struct {
 	Name func(stored string) string
 	// Quantization is the config's block; zero for a model without one.
 	Quantization Quantization
+	// Squeezed has matrices of one row stored as vectors, as GGUFs may have them.
+	Squeezed bool
 }
 
 // Source is a parameter and the stored tensor (or triple) it is decoded from.
@@ -261,7 +263,11 @@ func (m *matcher) join(p Param) (Source, error) {
 
 // plain is a tensor of floats or of GGUF blocks.
 func (m *matcher) plain(p Param, t artifact.Tensor) (Source, error) {
-	if !slices.EqualFunc(t.Shape, p.Shape, func(a int64, b int) bool { return a == int64(b) }) {
+	shape := p.Shape
+	if m.rules.Squeezed && len(shape) == 2 && shape[0] == 1 && len(t.Shape) == 1 {
+		shape = shape[1:]
+	}
+	if !slices.EqualFunc(t.Shape, shape, func(a int64, b int) bool { return a == int64(b) }) {
 		return Source{}, corrupt(t, "has shape %v, the config makes it %v", t.Shape, p.Shape)
 	}
 	src := Source{Param: p, reads: []artifact.Tensor{t}}

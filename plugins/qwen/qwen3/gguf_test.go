@@ -26,9 +26,12 @@ import (
 func TestGGUFsOfMixturesEqualTheirTwinAndLlamaCpp(t *testing.T) {
 	written, err := tiny.WriteAll(t.TempDir(), tiny.Qwen3MoEGGUF())
 	require.NoError(t, err)
-	goldens := enginetest.Goldens(t, "../testdata/llamacpp.json")
-	require.Len(t, goldens, len(written)-1)
-	for _, g := range goldens {
+	ran := 0
+	for _, g := range enginetest.Goldens(t, "../testdata/llamacpp.json") {
+		if written[g.Name] == "" {
+			continue
+		}
+		ran++
 		t.Run(g.Name, func(t *testing.T) {
 			enginetest.BothWays(t, func(t *testing.T, target weights.Target) {
 				s := subject("qwen3-moe", target, 512)
@@ -51,6 +54,7 @@ func TestGGUFsOfMixturesEqualTheirTwinAndLlamaCpp(t *testing.T) {
 			})
 		})
 	}
+	require.Equal(t, len(written)-1, ran)
 }
 
 // Experts stay packed in every block format that the kernels hold.

@@ -81,12 +81,14 @@ type DeltaNet struct {
 	kv.GatedDelta
 
 	layer int // its number in the cache
+	// turned: the matrices have value heads by turns (gguf.go).
+	turned bool
 }
 
 func (b builder) deltaNet(i int, path string) DeltaNet {
 	d := b.config.Delta
 	taps := b.s.Reshape(b.tensors.Get(path+"conv1d.weight"), d.Channels(), d.Taps) // either layout
-	return DeltaNet{
+	out := DeltaNet{
 		QKVProj: b.linear(path + "in_proj_qkv"), ZProj: b.linear(path + "in_proj_z"),
 		BProj: b.linear(path + "in_proj_b"), AProj: b.linear(path + "in_proj_a"), OutProj: b.linear(path + "out_proj"), layer: i,
 		GatedDelta: kv.GatedDelta{
@@ -95,10 +97,21 @@ func (b builder) deltaNet(i int, path string) DeltaNet {
 			Norm: nn.RMSNorm{Weight: b.tensors.Get(path + "norm.weight"), Eps: b.config.RMSNormEps},
 		},
 	}
+	if b.layout.gguf {
+		b.fromGGUF(&out)
+	}
+	return out
 }
 
 // Forward maps h [1, T, H] to h + the network's result of norm(h).
 func (d DeltaNet) Forward(s *mlx.Scope, norm nn.RMSNorm, h *mlx.Array, pass *kv.Pass) *mlx.Array {
 	x := nn.Project(s, norm, h, d.QKVProj, d.ZProj, d.BProj, d.AProj) // [1, T, Width]
-	return d.OutProj.AddTo(s, h, pass.GatedDelta(s, d.layer, x, d.GatedDelta))
+	if d.turned {
+		x = rearranged(s, x, d.DeltaShape)
+	}
+	o := pass.GatedDelta(s, d.layer, x, d.GatedDelta)
+	if d.turned {
+		o = byTurns(s, o, d.DeltaShape, d.ValueDim)
+	}
+	return d.OutProj.AddTo(s, h, o)
 }

@@ -18,7 +18,11 @@ type Config struct {
 	Recurrent    []bool
 	MaxPositions int
 	EOS          []int32
+	// HeadLayers is how many layers of a head a GGUF has behind the model's.
+	HeadLayers int
 
+	// turned: the file has value heads in another order (gguf.go).
+	turned bool
 	// MoE is nil for a dense model; in another one every layer is a mixture.
 	MoE *Mixture
 }
@@ -43,13 +47,17 @@ func ReadConfig(parsed artifact.Config) (Config, error) {
 			KeyHeads: f.Size("linear_num_key_heads"), ValueHeads: f.Size("linear_num_value_heads"),
 			KeyDim: f.Size("linear_key_head_dim"), ValueDim: f.Size("linear_value_head_dim"), Taps: f.Size("linear_conv_kernel_dim"),
 		},
-		MaxPositions: f.Int("max_position_embeddings"), EOS: f.Ints("eos_token_ids"),
+		MaxPositions: f.Int("max_position_embeddings"), EOS: f.Ints("eos_token_ids"), HeadLayers: f.Int("mtp_num_hidden_layers"),
 	}
 	factor := f.Float("partial_rotary_factor")
 	if factor <= 0 || factor > 1 {
 		f.Corrupt("partial_rotary_factor", "%g is not in (0, 1]", factor)
 	}
-	c.Rope = nn.ReadRope(f, int(float64(c.HeadDim)*factor), c.MaxPositions)
+	rotates := int(float64(c.HeadDim) * factor)
+	if f.Has("rotary_dim") { // as a GGUF says it
+		rotates = f.Size("rotary_dim")
+	}
+	c.Rope = nn.ReadRope(f, rotates, c.MaxPositions)
 	for _, kind := range f.Texts("layer_types") {
 		c.Recurrent = append(c.Recurrent, kind == "linear_attention")
 	}
@@ -60,6 +68,10 @@ func ReadConfig(parsed artifact.Config) (Config, error) {
 		f.Corrupt("num_key_value_heads", "%d heads are no multiple of %d", c.Heads, c.KVHeads)
 	case c.Delta.ValueHeads%c.Delta.KeyHeads != 0:
 		f.Corrupt("linear_num_key_heads", "%d value heads are no multiple of %d", c.Delta.ValueHeads, c.Delta.KeyHeads)
+	case f.Has("linear_inner_size") && f.Int("linear_inner_size") != c.Delta.Values():
+		f.Corrupt("linear_inner_size", "%d are no %d value heads of %d", f.Int("linear_inner_size"), c.Delta.ValueHeads, c.Delta.ValueDim)
+	case rotates > c.HeadDim:
+		f.Corrupt("rotary_dim", "%d of %d channels rotate", rotates, c.HeadDim)
 	case c.Delta.Taps < 2:
 		f.Corrupt("linear_conv_kernel_dim", "the convolution must look back")
 	}

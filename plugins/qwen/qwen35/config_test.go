@@ -61,7 +61,7 @@ func FuzzReadConfig(f *testing.F) {
 			if c.Layers > 100 || c.MoE != nil && c.MoE.Experts > 256 {
 				continue
 			}
-			for _, l := range []layout{{}, {shifted: true, experts: fusedExperts}, {experts: singleExperts}} {
+			for _, l := range []layout{{}, {shifted: true, experts: fusedExperts}, {experts: singleExperts}, {gguf: true}} {
 				require.NotEmpty(t, c.params(l))
 				require.NotEmpty(t, c.mtpParams(l))
 			}

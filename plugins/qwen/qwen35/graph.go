@@ -42,6 +42,7 @@ func read(a *artifact.Artifact, parsed artifact.Config, config func(artifact.Con
 	if err != nil {
 		return engine.Blueprint{}, err
 	}
+	c.turned = l.gguf && c.Delta.KeyHeads != c.Delta.ValueHeads
 	return engine.Blueprint{
 		Layout:  engine.Layout{Vocab: c.VocabSize, Caches: c.Caches()},
 		Weights: set, EOS: c.EOS, MaxPositions: c.MaxPositions, TokenBytes: c.tokenBytes,
@@ -52,9 +53,13 @@ func read(a *artifact.Artifact, parsed artifact.Config, config func(artifact.Con
 	}, nil
 }
 
-// adapts are the linear layers of the blocks, under the names of any layout.
+// adapts are the linear layers of the blocks, under the names of any layout. Those of a recurrence whose value heads lie in another order
+// than where adapters are made take none.
 func (c Config) adapts(module string) (string, bool) {
 	path := c.graphName(module)
+	if c.turned && strings.Contains(path, ".linear_attn.") {
+		return path, false
+	}
 	return path, strings.HasPrefix(path, "language_model.model.layers.") && !strings.HasSuffix(path, ".q_gate") // a half of q_proj
 }
 
@@ -70,6 +75,9 @@ func (c Config) tokenBytes(context int, dtype mlx.DType, packed bool) int64 {
 	heads := int64(c.Heads) * int64(c.HeadDim)
 	qkv := int64(2*c.Heads+2*c.KVHeads) * int64(c.HeadDim)
 	delta := 3 * int64(c.Delta.Width())
+	if c.turned {
+		delta += 3 * int64(c.Delta.Width()) // parts, and all, in the other order
+	}
 	state := int64(c.Delta.ValueHeads) * int64(c.Delta.KeyDim) * int64(c.Delta.ValueDim)
 	width, mixture := int64(c.IntermediateSize), int64(0)
 	if m := c.MoE; m != nil {

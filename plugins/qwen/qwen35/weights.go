@@ -26,6 +26,8 @@ type layout struct {
 	// norms has the type in which the 1 is added to each: that of the file, so that it rounds as mlx-lm's does.
 	norms   map[string]mlx.DType
 	experts experts
+	// gguf: as llama.cpp's converter writes it (gguf.go).
+	gguf bool
 }
 
 // params lists every parameter of the graph under its name in MLX's layout.
@@ -74,7 +76,10 @@ func (p *paramList) recurrent(layer string) {
 	if p.layout.shifted {
 		taps = []int{d.Channels(), 1, d.Taps}
 	}
-	p.vector(mix+"conv1d.weight", taps...)
+	if p.layout.gguf {
+		taps = []int{d.Channels(), d.Taps}
+	}
+	p.out = append(p.out, weights.Param{Name: mix + "conv1d.weight", Shape: taps, Plain: true})
 	for _, name := range []string{"A_log", "dt_bias"} {
 		p.out = append(p.out, weights.Param{Name: mix + name, Shape: []int{d.ValueHeads}, KeepFloat32: true})
 	}
@@ -162,15 +167,17 @@ func match(a *artifact.Artifact, c Config) (*weights.Set, layout, error) {
 		return nil, layout{}, err
 	}
 	l := c.layoutOf(a)
-	set, err := weights.Match(a, c.params(l), weights.Rules{Name: c.graphName, Quantization: quantization})
+	set, err := weights.Match(a, c.params(l), weights.Rules{
+		Name: func(stored string) string { return c.name(stored, l.gguf) }, Quantization: quantization, Squeezed: l.gguf,
+	})
 	return set, l, err
 }
 
 // layoutOf looks for a convolution that was not converted: one is enough, as in mlx-lm.
 func (c Config) layoutOf(a *artifact.Artifact) layout {
-	l := layout{norms: map[string]mlx.DType{}}
+	l := layout{norms: map[string]mlx.DType{}, gguf: a.Format == artifact.GGUF}
 	for _, t := range a.Tensors() {
-		name := c.graphName(t.Name)
+		name := c.name(t.Name, l.gguf)
 		if strings.Contains(name, "conv1d.weight") && len(t.Shape) == 3 && t.Shape[2] != 1 {
 			l.shifted = true
 		}

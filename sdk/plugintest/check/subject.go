@@ -26,6 +26,8 @@ type Options struct {
 	Adapters []string
 	// Runtime is the folder that the plugin gets as CLADE_RUNTIME.
 	Runtime string
+	// Compose changes the composition that the model is opened with; nil is fine.
+	Compose func(*cladev1.Composition)
 	// Env is added to what a host passes, as KEY=value.
 	Env []string
 	// Only are names of checks; empty is all.
@@ -244,6 +246,9 @@ func (s *subject) composition(parsed family.Parsed) *cladev1.Composition {
 		if s.declared[path] {
 			set()
 		}
+	}
+	if s.Compose != nil {
+		s.Compose(c)
 	}
 	return c
 }

@@ -99,7 +99,7 @@ func (w *ggufWriter) text(s string) {
 	w.out = append(w.out, s...)
 }
 
-// keyValue writes one metadata entry: uint32, float32, string, bool or booleans.
+// keyValue writes one metadata entry: uint32, float32, string, bool, integers or booleans.
 func (w *ggufWriter) keyValue(key string, value any) {
 	w.text(key)
 	switch v := value.(type) {
@@ -115,6 +115,13 @@ func (w *ggufWriter) keyValue(key string, value any) {
 	case bool:
 		w.u32(7)
 		w.flag(v)
+	case []int:
+		w.u32(9)
+		w.u32(5)
+		w.u64(uint64(len(v)))
+		for _, n := range v {
+			w.u32(uint32(n))
+		}
 	case []bool:
 		w.u32(9)
 		w.u32(7)

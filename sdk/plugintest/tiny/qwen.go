@@ -79,19 +79,25 @@ func expertByExpert(dtype string) func(Checkpoint, string) error {
 	return func(c Checkpoint, dir string) error {
 		var tensors []Tensor
 		for _, t := range c.Tensors {
-			layer, name, stacked := strings.Cut(t.Name, "switch_mlp.")
-			if !stacked {
-				tensors = append(tensors, t)
-				continue
-			}
-			each := t.Shape[1] * t.Shape[2]
-			for e := range t.Shape[0] {
-				tensors = append(tensors, Tensor{fmt.Sprintf("%sexperts.%d.%s", layer, e, name), t.Shape[1:], t.Values[e*each : (e+1)*each]})
-			}
+			tensors = append(tensors, split(t)...)
 		}
 		c.Tensors = tensors
 		return safetensors(dtype)(c, dir)
 	}
+}
+
+// split is a matrix of each expert, where t is the experts' of a projection.
+func split(t Tensor) []Tensor {
+	layer, name, stacked := strings.Cut(t.Name, "switch_mlp.")
+	if !stacked {
+		return []Tensor{t}
+	}
+	var out []Tensor
+	each := t.Shape[1] * t.Shape[2]
+	for e := range t.Shape[0] {
+		out = append(out, Tensor{fmt.Sprintf("%sexperts.%d.%s", layer, e, name), t.Shape[1:], t.Values[e*each : (e+1)*each]})
+	}
+	return out
 }
 
 // routerTies gives every second expert the router's row of the one before it.

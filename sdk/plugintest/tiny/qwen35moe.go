@@ -32,6 +32,22 @@ func Qwen35MoE(names ...string) []Checkpoint {
 	})
 }
 
+// Qwen35MoESingle is qwen35-moe-hf-mtp as mlx-vlm reads it too: expert by expert, those of the head included.
+func Qwen35MoESingle() Checkpoint {
+	return qwen35Recipe{"qwen35-moe-single", qwen35MoE(nil), singleExperts(hfLayout(true)), safetensors("F32"), false, nil}.checkpoint()
+}
+
+// singleExperts stores the experts of a layout one by one.
+func singleExperts(layout func([]Tensor) []Tensor) func([]Tensor) []Tensor {
+	return func(model []Tensor) []Tensor {
+		var out []Tensor
+		for _, t := range layout(model) {
+			out = append(out, split(t)...)
+		}
+		return out
+	}
+}
+
 // gates8 are the entries of routers and gates as mlx-lm quantizes them, in every layer.
 func gates8(layers int) map[string]any {
 	out := map[string]any{}

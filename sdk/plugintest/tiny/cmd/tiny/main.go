@@ -12,8 +12,11 @@ import (
 var families = map[string]func(...string) []tiny.Checkpoint{
 	"llama": tiny.Llama, "dense": tiny.Dense, "qwen": tiny.Qwen3, "qwen-moe": tiny.Qwen3MoE, "qwen35": tiny.Qwen35, "qwen35-moe": tiny.Qwen35MoE,
 	"qwen35-heads": heads, "llama-adapters": tiny.LlamaAdapters, "dense-gguf": tiny.DenseGGUF, "dense-quantized": tiny.DenseQuantized,
-	"qwen-gguf": tiny.Qwen3MoEGGUF, "qwen35-adapters": tiny.Qwen35Adapters,
+	"qwen-gguf": ggufs, "qwen35-adapters": tiny.Qwen35Adapters,
 }
+
+// ggufs are those of qwen that llama.cpp runs too.
+func ggufs(...string) []tiny.Checkpoint { return append(tiny.Qwen3MoEGGUF(), tiny.Qwen35GGUF()...) }
 
 // heads are those beside a dense model and a mixture.
 func heads(...string) []tiny.Checkpoint {
