@@ -314,7 +314,7 @@ func TestTheManifestAndTheTablesAgree(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, f.Tables, 2)
 	require.Equal(t, cladev1.SelfTest_SELF_TEST_NOT_RUN, f.Kernels()[0].SelfTest)
-	require.Len(t, tiny.Llama(), len(tinyPaths))
+	require.Len(t, tinyPaths, len(tiny.Llama())+1, "and one with latents")
 }
 
 func TestWhatNothingHereOpensIsRefusedByRole(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 )
 
 // schemeBound is how far logits may be from the reference's: its arithmetic is float64, and where a value lies at a code's border a
-// rounding decides.
-const schemeBound = 2e-3
+// rounding decides. A latent's row is the keys and values of every head: there one code moves more.
+const schemeBound, latentBound = 2e-3, 5e-3
 
 // Logits under every scheme are those of a numpy model whose attention is over what the codes stand for (testdata/schemes.py): by
 // kernels, by stock operations, and in blocks.
@@ -29,10 +29,15 @@ func TestLogitsOfEverySchemeAreThoseOfTheReference(t *testing.T) {
 		Rows         map[string]string
 	}
 	require.NoError(t, json.Unmarshal(data, &goldens))
-	require.Len(t, goldens, 11)
-	b, ids := backend(t), tiny.Prompt(300, 256)
+	require.Len(t, goldens, 18)
+	b := backend(t)
 	var native map[string]string
 	for _, g := range goldens {
+		ids := tiny.Prompt(300, len(enginetest.Row(t, g.Rows["0"])))
+		bound := schemeBound
+		if g.Name == "minicpm3-a" {
+			bound = latentBound
+		}
 		if g.Scheme == "native" {
 			native = g.Rows
 		} else {
@@ -59,7 +64,7 @@ func TestLogitsOfEverySchemeAreThoseOfTheReference(t *testing.T) {
 					require.NoError(t, err)
 					d := enginetest.Distance(enginetest.Row(t, want), got[n])
 					t.Logf("position %d: %.2g", n, d)
-					require.LessOrEqual(t, d, schemeBound, "position %d", n)
+					require.LessOrEqual(t, d, bound, "position %d", n)
 				}
 			})
 		}

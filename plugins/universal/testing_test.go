@@ -23,7 +23,7 @@ var tinyPaths map[string]string
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "clade-tiny-")
 	if err == nil {
-		tinyPaths, err = tiny.WriteAll(dir, tiny.Llama())
+		tinyPaths, err = tiny.WriteAll(dir, append(tiny.Llama(), tiny.Dense("minicpm3-a")...))
 	}
 	if err != nil {
 		panic(err)

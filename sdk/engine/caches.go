@@ -20,7 +20,10 @@ func (d *draft) storeCaches() error {
 	changed := false
 	for i := range caches {
 		f := d.format(i, caches[i])
-		if f.Native() || caches[i].Heads == 0 {
+		if err := d.narrow(i, &caches[i]); err != nil {
+			return err
+		}
+		if f.Native() || caches[i].Heads == 0 || caches[i].Source > 0 {
 			continue
 		}
 		caches[i].Format, changed = f, true
@@ -35,6 +38,9 @@ func (d *draft) storeCaches() error {
 	}
 	if d.kv.Kind() == "turbo" && !changed {
 		return unhonoured("kv", "%s: no layer attends to all positions, and it is for those", d.kv).WithNext("use an affine scheme, or leave it out")
+	}
+	if d.window > 0 && !slices.ContainsFunc(caches, func(p kv.Spec) bool { return p.Keep == d.keep && p.Window == d.window }) {
+		return unhonoured("kv_window", "no layer attends to all positions").WithNext("leave it out")
 	}
 	d.Layout.Caches = caches
 	if d.paging && kv.Paged(caches) == 0 {
@@ -69,6 +75,18 @@ func (d *draft) format(i int, spec kv.Spec) kv.Format {
 		return kv.Format{}
 	}
 	return kv.Format{Keys: keys, Values: values, Start: int(d.kv.Start)}
+}
+
+// narrow bounds what a layer that attends to all positions sees, where the composition wants it.
+func (d *draft) narrow(i int, p *kv.Spec) error {
+	switch {
+	case d.window == 0 || p.Window > 0 || p.Heads == 0 || p.Source > 0 || len(p.State) > 0:
+		return nil
+	case p.Latent:
+		return unhonoured("kv_window", "layer %d keeps latents, which have no window", i).WithNext("leave it out")
+	}
+	p.Window, p.Keep = d.window, d.keep
+	return nil
 }
 
 // coded reports whether a layer is stored otherwise than it is computed.
@@ -112,19 +130,33 @@ const decodedCopies = 6
 
 // kvDetail describes the kv line.
 func (d *draft) kvDetail(perToken int64) string {
-	_, recurrent := d.Layout.stateBytes(d.dtype)
-	detail := fmt.Sprintf("%d tokens of %d bytes in %d layers, for %d rows", d.kvTokens(), perToken, len(d.Layout.Caches)-recurrent, d.rows)
+	keyed := 0
+	for _, p := range d.Layout.Caches {
+		if p.BytesPerToken(d.dtype) > 0 {
+			keyed++
+		}
+	}
+	detail := fmt.Sprintf("%d tokens of %d bytes in %d layers, for %d rows", d.kvTokens(), perToken, keyed, d.rows)
 	if d.coded() {
 		detail += ", stored as " + d.kv.String()
 	}
-	windows, most := 0, 0
+	windows, most, latents, columns := 0, 0, 0, 0
 	for _, p := range d.Layout.Caches {
+		if p.Latent {
+			latents, columns = latents+1, max(columns, p.HeadDim)
+		}
 		if p.Window > 0 {
 			windows, most = windows+1, max(most, p.Window)
 		}
 	}
 	if d.paging {
 		detail += fmt.Sprintf("; %d of the layers in %d blocks of %d tokens, of which rows with the same beginning share", kv.Paged(d.Layout.Caches), d.kvTokens()/kv.Step, kv.Step)
+	}
+	if latents > 0 {
+		detail += fmt.Sprintf("; %d of the layers keep a latent row of %d columns for all heads", latents, columns)
+	}
+	if d.window > 0 {
+		detail += fmt.Sprintf("; layers that would attend to all positions see %d, and the first %d", d.window, d.keep)
 	}
 	if windows > 0 {
 		detail += fmt.Sprintf("; %d of the layers keep a window of %d tokens at most, and %d more", windows, most, kv.Step)
@@ -136,6 +168,9 @@ func (d *draft) kvDetail(perToken int64) string {
 func (d *draft) kvNote() (notes []string) {
 	if d.paging {
 		notes = append(notes, fmt.Sprintf("caches of %d of %d layers are paged: blocks of %d tokens, shared", kv.Paged(d.Layout.Caches), len(d.Layout.Caches), kv.Step))
+	}
+	if d.window > 0 {
+		notes = append(notes, fmt.Sprintf("kv_window: attention sees the last %d tokens and the first %d, not all as the model was trained", d.window, d.keep))
 	}
 	if !d.coded() {
 		return notes

@@ -17,6 +17,9 @@ type embedding struct{ normalize bool }
 // Embed is the last token's hidden state behind the model's final norm, of length 1 unless the request says otherwise. Its prompt is
 // read in chunks beside other rows, and nothing is sampled.
 func (e *Engine) Embed(ctx context.Context, job *plugin.EmbedJob) (*cladev1.EmbedResponse, error) {
+	if err := e.refuseSource("Embed"); err != nil {
+		return nil, err
+	}
 	if err := e.checkIDs("ids", job.IDs); err != nil {
 		return nil, err
 	}

@@ -100,10 +100,11 @@ type Engine struct {
 	garbage      []State
 	leaving      []*row // rows that ended and whose cache is worth keeping
 	memory       *memory
-	blocks       *kv.Pool     // of the rows' caches; nil: each has its own buffers
-	speculation  *speculation // nil: nothing is drafted
-	farewells    []func()     // to rows that ended
-	pace, beside pace         // of prefill alone, and while others decode
+	sources      map[string]*kv.Source // that rows attend to, by digest
+	blocks       *kv.Pool              // of the rows' caches; nil: each has its own buffers
+	speculation  *speculation          // nil: nothing is drafted
+	farewells    []func()              // to rows that ended
+	pace, beside pace                  // of prefill alone, and while others decode
 }
 
 // totals are counters since the engine was made, and the loop's last counts.
@@ -129,7 +130,7 @@ func New(runtime *mlx.Runtime, worker *mlx.Worker, model Model, config Config) *
 	e := &Engine{
 		runtime: runtime, worker: worker, model: model, layout: config.Layout, config: config, started: time.Now(),
 		memory: newMemory(config.PrefixBytes), speculation: newSpeculation(config.Speculation, config.Rows),
-		wake: make(chan struct{}, 1), ended: make(chan struct{}), rows: map[*schedule.Row]*row{},
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), rows: map[*schedule.Row]*row{}, sources: map[string]*kv.Source{},
 		pace: newPace(config.PrefillChunk, first, evaluationTarget), beside: newPace(config.PrefillChunk, first/4, besideTarget),
 	}
 	room := schedule.Config{
@@ -154,13 +155,16 @@ func (e *Engine) emptyCache() *kv.Cache {
 	return e.blocks.Cache(e.layout.Caches, e.config.Kernels != nil)
 }
 
-// newCache makes an empty cache for a row, whose forwards have the row's adapters.
-func (e *Engine) newCache(r *row) *kv.Cache {
+// newCache makes an empty cache for a row, whose forwards have the row's adapters, with the row's source.
+func (e *Engine) newCache(s *mlx.Scope, r *row) (*kv.Cache, error) {
 	c := e.emptyCache()
+	if err := e.attach(s, r, c); err != nil {
+		return nil, err
+	}
 	if book := e.config.Adapters; book != nil {
 		c.Adapt(book.Board(), r.adapters.Stack)
 	}
-	return c
+	return c, nil
 }
 
 // submit hands a row to the loop.

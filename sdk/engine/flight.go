@@ -186,7 +186,10 @@ func (e *Engine) forward(s *mlx.Scope, f, before *flight) error {
 	for i, g := range f.segments {
 		r := f.rows[i]
 		if r.cache == nil {
-			r.cache = e.newCache(r)
+			var err error
+			if r.cache, err = e.newCache(s, r); err != nil {
+				return err
+			}
 		}
 		if g.Drafts > 0 {
 			r.cache.Mark()

@@ -45,7 +45,7 @@ func (e *Engine) Generate(ctx context.Context, job *plugin.GenerateJob, emit fun
 // newRow makes the row of a request, its constraint driven through what was generated before.
 func (e *Engine) newRow(req *request) (*row, error) {
 	r := &row{
-		ids: slices.Clone(req.ids), prompt: req.prompt, before: len(req.ids) - req.prompt, mail: newMailbox(),
+		ids: slices.Clone(req.ids), source: req.source, prompt: req.prompt, before: len(req.ids) - req.prompt, mail: newMailbox(),
 		gen: &generation{
 			request: req, sampler: newSampler(req, e.layout.Vocab), stopAt: -1,
 			usage: &cladev1.Usage{PromptTokens: uint32(req.prompt), GeneratedTokens: uint32(len(req.ids) - req.prompt)},

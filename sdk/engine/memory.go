@@ -34,7 +34,10 @@ func (e *Engine) restore(r *row) int {
 		if held == 0 {
 			return nil
 		}
-		cache := e.newCache(r)
+		cache, err := e.newCache(s, r)
+		if err != nil {
+			return err
+		}
 		parts := make([]kv.Piece, len(pieces))
 		for i, p := range pieces {
 			parts[i] = kv.Piece{Run: p.Payload, From: p.From, Tokens: p.Tokens}
@@ -96,8 +99,14 @@ func (r *row) past() []int32 {
 	return append(slices.Clip(r.ids), r.stop)
 }
 
-// namespace is the same for rows that differ in nothing but their tokens: what else changes keys and values are their adapters.
-func (r *row) namespace() string { return r.adapters.Key }
+// namespace is the same for rows that differ in nothing but their tokens: what else changes keys and values are their adapters, and what
+// they attend to beside.
+func (r *row) namespace() string {
+	if r.source == nil {
+		return r.adapters.Key
+	}
+	return r.adapters.Key + " source " + r.source.digest
+}
 
 // known is how many tokens are both in the row's cache and read: the cache may be one step ahead.
 func (r *row) known() int { return min(len(r.past()), r.cache.Offset()) }

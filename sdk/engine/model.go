@@ -15,7 +15,7 @@ type Layout struct {
 // kernelsFit reports whether the attention kernel takes every cache's heads.
 func (l Layout) kernelsFit() bool {
 	for _, c := range l.Caches {
-		if c.HeadDim%16 != 0 {
+		if c.Source == 0 && c.HeadDim%16 != 0 { // a source's are MLX's to attend to
 			return false
 		}
 	}

@@ -82,6 +82,9 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 	if states := d.planStates(); states != nil {
 		p.Lines = append(p.Lines, states)
 	}
+	if sources := d.planSources(); sources != nil {
+		p.Lines = append(p.Lines, sources)
+	}
 	for _, one := range d.beside {
 		line, err := one.line()
 		if err != nil {

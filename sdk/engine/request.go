@@ -14,6 +14,7 @@ import (
 // request is a GenerateJob, checked.
 type request struct {
 	ids      []int32
+	source   *source
 	prompt   int // how many of them are prompt; the others were generated before a restart
 	resumed  bool
 	priority int32
@@ -65,6 +66,9 @@ func (e *Engine) check(job *plugin.GenerateJob) (*request, error) {
 	}
 	err := e.checkIDs("prompt", job.IDs)
 	if err != nil {
+		return nil, err
+	}
+	if r.source, err = e.checkSource(job.Media); err != nil {
 		return nil, err
 	}
 	for _, p := range start.RestorePoints {

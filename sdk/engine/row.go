@@ -25,6 +25,8 @@ type row struct {
 	// adapters stay the row's until it is released.
 	adapters adapters.Taken
 
+	source *source // what it attends to beside its tokens; nil: nothing
+
 	text     Text          // what a drafter sees of it
 	drafts   []int32       // proposed behind ids, in the forward that is next or computing
 	class    int           // of the drafts

@@ -33,6 +33,9 @@ func (e *Engine) Score(ctx context.Context, job *plugin.ScoreJob, emit func(*cla
 	if output != cladev1.ScoreOutput_SCORE_OUTPUT_LOGITS && output != cladev1.ScoreOutput_SCORE_OUTPUT_LOGPROBS {
 		return invalid("output", "%d is neither logits nor logprobs", output)
 	}
+	if err := e.refuseSource("Score"); err != nil {
+		return err
+	}
 	if err := e.checkIDs("ids", job.IDs); err != nil {
 		return err
 	}
@@ -70,7 +73,10 @@ func (e *Engine) Score(ctx context.Context, job *plugin.ScoreJob, emit func(*cla
 // scoreChunk computes a segment of a row that scores. The row then waits until its values are taken.
 func (e *Engine) scoreChunk(s *mlx.Scope, r *row, g schedule.Segment) error {
 	if r.cache == nil {
-		r.cache = e.newCache(r)
+		var err error
+		if r.cache, err = e.newCache(s, r); err != nil {
+			return err
+		}
 	}
 	values, err := e.scoreValues(s, r, g.First, g.Tokens)
 	if err != nil {

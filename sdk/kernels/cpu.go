@@ -106,7 +106,7 @@ var LinearChain = Kernel{
 // CPU is the registry of all of them.
 func CPU() Registry {
 	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches, Sample, Experts, AttendSoftcap, Trellis,
-		LinearChain, GatedDelta)
+		LinearChain, GatedDelta, AttendLatent, HeadLinear)
 }
 
 // Tested is the runtime's library with every kernel compared with its fallback once.
@@ -142,7 +142,7 @@ var tests = map[string]func(*mlx.Scope, *mlx.Kernels) error{
 	AttendRows.Name: testAttendRows, LinearUpdates.Name: testLinearUpdates,
 	AttendCaches.Name: testAttendCaches, Sample.Name: testSample,
 	Experts.Name: testExperts, AttendSoftcap.Name: testAttendSoftcap, Trellis.Name: testTrellis, LinearChain.Name: testLinearChain,
-	GatedDelta.Name: testGatedDelta,
+	GatedDelta.Name: testGatedDelta, AttendLatent.Name: testAttendLatent, HeadLinear.Name: testHeadLinear,
 }
 
 // SelfTest is the result of the comparison at load.

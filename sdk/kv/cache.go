@@ -15,6 +15,7 @@ type Cache struct {
 	kernels bool
 	board   *nn.Board // of the sequence's model; nil: none
 	stack   nn.Stack
+	source  *Source // nil: none
 }
 
 // Adapt says which adapters the sequence has; a Pass tells the model's board. It is for the time before the first token.
@@ -66,6 +67,7 @@ func (c *Cache) Close() {
 	for _, l := range c.layers {
 		l.close()
 	}
+	c.detach()
 	c.offset = 0
 }
 

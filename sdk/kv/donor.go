@@ -29,6 +29,9 @@ func (c *Cache) Donor(s *mlx.Scope, i int) (Donor, error) {
 		return Donor{}, fmt.Errorf("donor: layer %d holds no keys", i)
 	}
 	spec := c.specs[i]
+	if spec.Latent {
+		return Donor{}, fmt.Errorf("donor: layer %d keeps latents, and no heads' keys", i)
+	}
 	if spec.Keep > 0 {
 		return Donor{}, fmt.Errorf("donor: layer %d keeps tokens beside its window", i)
 	}

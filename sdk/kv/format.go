@@ -29,19 +29,30 @@ type Spec struct {
 	// Keep is how many of the first tokens a query sees beside its window; at most Step.
 	Keep   int
 	Format Format
+	// Latent layers keep one row of a token, which is the keys and the values of all heads: see LatentSpec.
+	Latent bool
+	// Source is the most positions of a source that the layer attends to in place of the text's tokens: see Source. It keeps nothing of
+	// those.
+	Source int
 	// State lists the arrays of a layer that keeps them in place of keys and values.
 	State []Fixed
 }
 
 // Check says why the layer cannot be kept so; nil when it can.
 func (p Spec) Check() error {
-	if len(p.State) > 0 {
+	if len(p.State) > 0 || p.Source > 0 {
 		return nil
+	}
+	if p.Latent && p.Format.Keys != p.Format.Values {
+		return fmt.Errorf("a latent row is keys and values at once, and cannot be stored as two codes")
 	}
 	for _, c := range []Code{p.Format.Keys, p.Format.Values} {
 		if err := c.Fits(p.HeadDim); err != nil {
 			return err
 		}
+	}
+	if p.Latent && (p.Window > 0 || p.Heads != 1) {
+		return fmt.Errorf("a latent layer has one row a token and no window")
 	}
 	if p.Keep < 0 || p.Keep > Step || (p.Keep > 0 && p.Window == 0) || p.Format.Start < 0 {
 		return fmt.Errorf("%d tokens kept beside a window of %d, codes from %d on", p.Keep, p.Window, p.Format.Start)
@@ -51,12 +62,23 @@ func (p Spec) Check() error {
 
 // BytesPerToken is what one token takes in the layer's cache, once it is coded.
 func (p Spec) BytesPerToken(dtype mlx.DType) int64 {
-	return int64(p.Heads) * (p.Format.Keys.bytes(p.HeadDim, dtype) + p.Format.Values.bytes(p.HeadDim, dtype))
+	return p.rowBytes(dtype, true)
 }
 
 // nativeBytes is BytesPerToken before Start.
 func (p Spec) nativeBytes(dtype mlx.DType) int64 {
-	return 2 * int64(p.Heads) * Code{}.bytes(p.HeadDim, dtype)
+	return p.rowBytes(dtype, false)
+}
+
+func (p Spec) rowBytes(dtype mlx.DType, coded bool) int64 {
+	n := int64(0)
+	if p.Source > 0 {
+		return 0
+	}
+	for _, c := range p.codes(coded) {
+		n += int64(p.Heads) * c.bytes(p.HeadDim, dtype)
+	}
+	return n
 }
 
 // Capacity is the number of tokens that room is made for when a sequence holds n.

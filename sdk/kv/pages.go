@@ -12,7 +12,7 @@ type pages struct {
 func (l *pages) arrays() []*mlx.Array {
 	var out []*mlx.Array
 	for _, b := range l.table {
-		out = append(out, b.keys, b.values)
+		out = append(out, b.rows...)
 	}
 	return out
 }
@@ -71,12 +71,12 @@ func (l *pages) place(s *mlx.Scope, t int, b *block) {
 
 // empty is a new block of zeros.
 func (l *pages) empty(s *mlx.Scope) *block {
-	codes, made := l.codes(), [2]*mlx.Array{}
-	for i, c := range codes {
+	var made []*mlx.Array
+	for _, c := range l.codes() {
 		dtype, width := c.row(l.spec.HeadDim, l.compute)
-		made[i] = s.Keep(s.Zeros([]int{1, l.spec.Heads, Step, width}, dtype))
+		made = append(made, s.Keep(s.Zeros([]int{1, l.spec.Heads, Step, width}, dtype)))
 	}
-	return l.blocks.block(made[0], made[1], l.coded)
+	return l.blocks.block(made, l.coded)
 }
 
 // own copies the first n rows of a tile's block, which others have too, into a block of this cache's own.
@@ -85,8 +85,11 @@ func (l *pages) own(s *mlx.Scope, t, n int) {
 		l.place(s, t, l.empty(s))
 		return
 	}
-	b := l.table[t]
-	l.place(s, t, l.blocks.block(s.Keep(filled(s, s.SliceAxis(b.keys, 2, 0, n))), s.Keep(filled(s, s.SliceAxis(b.values, 2, 0, n))), b.coded))
+	b, made := l.table[t], []*mlx.Array(nil)
+	for _, a := range b.rows {
+		made = append(made, s.Keep(filled(s, s.SliceAxis(a, 2, 0, n))))
+	}
+	l.place(s, t, l.blocks.block(made, b.coded))
 }
 
 // filled is rows [1, H, n, w], fewer than a block has, in new memory of a block's size.
@@ -119,13 +122,13 @@ func (l *pages) convert(s *mlx.Scope, offset int) {
 
 // encode codes the native block of a tile.
 func (l *pages) encode(s *mlx.Scope, t int) {
-	b, codes := l.table[t], l.codes()
-	keys, values := codes[0].encode(s, b.keys, l.kernels), codes[1].encode(s, b.values, l.kernels)
+	b := l.table[t]
+	coded := encodeAll(s, l.codes(), l.kernels, b.rows...)
 	if b.shared() {
-		l.place(s, t, l.blocks.block(s.Keep(keys), s.Keep(values), true))
+		l.place(s, t, l.blocks.block(keepAll(s, coded), true))
 		return
 	}
-	b.replace(s, keys, values)
+	b.replace(s, coded)
 	b.coded = true
 }
 
@@ -138,31 +141,27 @@ func (l *pages) put(s *mlx.Scope, k, v *mlx.Array, offset int) {
 	if s.Err() != nil {
 		return
 	}
-	codes := l.codes()
-	k, v = codes[0].encode(s, k, l.kernels), codes[1].encode(s, v, l.kernels)
+	rows := encodeAll(s, l.codes(), l.kernels, k, v)
 	for at := offset; at < offset+n; {
 		b, next := l.table[at/Step], min(offset+n, (at/Step+1)*Step)
-		b.keys = write(s, b.keys, s.SliceAxis(k, 2, at-offset, next-offset), at%Step)
-		b.values = write(s, b.values, s.SliceAxis(v, 2, at-offset, next-offset), at%Step)
+		for i, a := range rows {
+			b.rows[i] = write(s, b.rows[i], s.SliceAxis(a, 2, at-offset, next-offset), at%Step)
+		}
 		at = next
 	}
 }
 
 func (l *pages) view(s *mlx.Scope, from, to int) (k, v *mlx.Array) {
-	codes := l.codes()
 	p := part{blocks: l.table}
-	return codes[0].decode(s, p.rows(s, 0, from, to), l.spec.HeadDim, l.compute),
-		codes[1].decode(s, p.rows(s, 1, from, to), l.spec.HeadDim, l.compute)
+	return l.decoded(s, func(i int) *mlx.Array { return p.rows(s, i, from, to) })
 }
 
 func (l *pages) lend(s *mlx.Scope, dtype mlx.DType, offset, tokens int) mlx.CacheSequence {
 	l.begin(s, dtype, offset, tokens)
-	codes := l.codes()
-	out := mlx.CacheSequence{
-		Offset: offset, Tokens: tokens, KeyCode: codes[0].kernel(), ValueCode: codes[1].kernel(), Written: offset / Step,
-	}
+	out := l.sequence(offset, tokens)
+	out.Written = offset / Step
 	for t, b := range l.table {
-		out.Pairs = append(out.Pairs, mlx.CachePair{Keys: b.keys, Values: b.values})
+		out.Pairs = append(out.Pairs, pair(b.rows))
 		out.Tiles = append(out.Tiles, [2]int32{int32(t), 0})
 	}
 	return out
@@ -170,7 +169,7 @@ func (l *pages) lend(s *mlx.Scope, dtype mlx.DType, offset, tokens int) mlx.Cach
 
 func (l *pages) giveBack(s *mlx.Scope, after []mlx.CachePair) {
 	for i, b := range l.table[len(l.table)-len(after):] {
-		b.replace(s, after[i].Keys, after[i].Values)
+		b.replace(s, unpaired(after[i]))
 	}
 }
 
@@ -179,7 +178,7 @@ func (l *pages) take(s *mlx.Scope, from, to, _ int) (part, error) {
 	p := part{at: from % Step, blocks: l.table[from/Step : (to+Step-1)/Step : (to+Step-1)/Step], form: l.form()}
 	var arrays []*mlx.Array
 	for _, b := range p.blocks {
-		arrays = append(arrays, b.keys, b.values)
+		arrays = append(arrays, b.rows...)
 	}
 	if err := s.Eval(arrays...); err != nil {
 		return part{}, err
@@ -196,7 +195,7 @@ func (l *pages) adopt(p part, tokens int) part {
 	if tokens != Step || p.lost > 0 || len(p.arrays) == 0 {
 		return p
 	}
-	b := l.blocks.block(p.arrays[0], p.arrays[1], p.form == codedForm || l.spec.Format.Native())
+	b := l.blocks.block(p.arrays, p.form == codedForm || l.spec.Format.Native())
 	b.runs = 1
 	return part{form: p.form, blocks: []*block{b}}
 }
@@ -233,7 +232,7 @@ func (l *pages) shared(of []section) *block {
 // compose makes a block of the sections' rows, all in one form.
 func (l *pages) compose(s *mlx.Scope, of []section) *block {
 	coded := l.form() == codedForm
-	var made [2]*mlx.Array
+	var made []*mlx.Array
 	for i, code := range l.codes() {
 		var rows []*mlx.Array
 		for _, c := range of {
@@ -246,9 +245,9 @@ func (l *pages) compose(s *mlx.Scope, of []section) *block {
 		if len(rows) == 1 && rows[0].NDim() == 4 && rows[0].Dim(2) == Step { // in new memory, for one array alone would stay where it is
 			rows = []*mlx.Array{s.SliceAxis(rows[0], 2, 0, 1), s.SliceAxis(rows[0], 2, 1, Step)}
 		}
-		made[i] = s.Keep(filled(s, rows...))
+		made = append(made, s.Keep(filled(s, rows...)))
 	}
-	return l.blocks.block(made[0], made[1], l.coded)
+	return l.blocks.block(made, l.coded)
 }
 
 // within is the sections' parts of the tokens [first, end).

@@ -45,7 +45,7 @@ func (p part) bytes() int64 {
 	return n
 }
 
-// rows are [from, to) of those that the part has, of keys (0) or of values (1).
+// rows are [from, to) of those that the part has, of keys (0) or of values (1); of a latent there is the first alone.
 func (p part) rows(s *mlx.Scope, i, from, to int) *mlx.Array {
 	if len(p.blocks) == 0 {
 		return s.SliceAxis(p.arrays[i], 2, from, to)
@@ -53,8 +53,7 @@ func (p part) rows(s *mlx.Scope, i, from, to int) *mlx.Array {
 	var out []*mlx.Array
 	for from, to = from+p.at, to+p.at; from < to; {
 		b, next := p.blocks[from/Step], min(to, (from/Step+1)*Step)
-		a := [2]*mlx.Array{b.keys, b.values}[i]
-		out = append(out, s.SliceAxis(a, 2, from%Step, from%Step+next-from))
+		out = append(out, s.SliceAxis(b.rows[i], 2, from%Step, from%Step+next-from))
 		from = next
 	}
 	if len(out) == 1 {
@@ -68,7 +67,11 @@ func (p part) data(s *mlx.Scope, tokens int) []*mlx.Array {
 	if len(p.blocks) == 0 {
 		return p.arrays
 	}
-	return []*mlx.Array{p.rows(s, 0, 0, tokens), p.rows(s, 1, 0, tokens)}
+	out := make([]*mlx.Array, len(p.blocks[0].rows))
+	for i := range out {
+		out[i] = p.rows(s, i, 0, tokens)
+	}
+	return out
 }
 
 // section is the tokens [from, from+tokens) of a part of `of` tokens.
@@ -97,8 +100,32 @@ func newKeyed(p Spec, kernels bool) keyed {
 	return keyed{spec: p, kernels: kernels, coded: p.Format.Start == 0}
 }
 
-// codes are how keys and values are stored now.
-func (l *keyed) codes() [2]Code { return l.spec.codes(l.coded) }
+// codes are how keys and values are stored now; of a latent's rows there is one.
+func (l *keyed) codes() []Code { return l.spec.codes(l.coded) }
+
+// decoded are keys and values of stored rows; a latent's are the same.
+func (l *keyed) decoded(s *mlx.Scope, stored func(i int) *mlx.Array) (k, v *mlx.Array) {
+	var out []*mlx.Array
+	for i, c := range l.codes() {
+		out = append(out, c.decode(s, stored(i), l.spec.HeadDim, l.compute))
+	}
+	return out[0], out[len(out)-1]
+}
+
+// sequence is what a kernel is told of tokens behind offset, but where rows lie.
+func (l *keyed) sequence(offset, tokens int) mlx.CacheSequence {
+	codes := l.codes()
+	return mlx.CacheSequence{Offset: offset, Tokens: tokens, KeyCode: codes[0].kernel(), ValueCode: codes[len(codes)-1].kernel()}
+}
+
+// encodeAll turns rows into stored ones, as many as there are codes.
+func encodeAll(s *mlx.Scope, codes []Code, kernels bool, rows ...*mlx.Array) []*mlx.Array {
+	var out []*mlx.Array
+	for i, c := range codes {
+		out = append(out, c.encode(s, rows[i], kernels))
+	}
+	return out
+}
 
 // form is a part's that is taken now.
 func (l *keyed) form() uint8 {
@@ -129,12 +156,16 @@ func (l *keyed) join(s *mlx.Scope, sections []section) (part, error) {
 	return l.spec.join(s, sections, l.kernels)
 }
 
-// codes are those of keys and values, native before the format's start.
-func (p Spec) codes(coded bool) [2]Code {
+// codes are those of keys and values, native before the format's start; the first alone of a latent's rows, which are both.
+func (p Spec) codes(coded bool) []Code {
+	out := []Code{p.Format.Keys, p.Format.Values}
 	if !coded {
-		return [2]Code{}
+		out = make([]Code, 2)
 	}
-	return [2]Code{p.Format.Keys, p.Format.Values}
+	if p.Latent {
+		return out[:1]
+	}
+	return out
 }
 
 // shapes are storage.shapes of keys and values.
@@ -142,10 +173,10 @@ func (p Spec) shapes(form uint8, tokens int, dtype mlx.DType) ([]shape, bool) {
 	if form > codedForm {
 		return nil, false
 	}
-	out := make([]shape, 2)
-	for i, c := range p.codes(form == codedForm) {
+	var out []shape
+	for _, c := range p.codes(form == codedForm) {
 		stored, width := c.row(p.HeadDim, dtype)
-		out[i] = shape{stored, []int{1, p.Heads, tokens, width}}
+		out = append(out, shape{stored, []int{1, p.Heads, tokens, width}})
 	}
 	return out, true
 }

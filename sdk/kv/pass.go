@@ -94,24 +94,27 @@ type Attention struct {
 	Softcap float32
 }
 
-// packs reports whether the kernel computes the attention over c.
-func (a Attention) packs(c *Cache) bool { return c.kernels && (a.Softcap == 0 || mlx.AttendsSoftcap()) }
+// packs reports whether the kernel computes the attention over a layer of c.
+func (a Attention) packs(c *Cache, spec Spec) bool {
+	return c.kernels && (a.Softcap == 0 || mlx.AttendsSoftcap()) && (!spec.Latent || mlx.AttendsLatent())
+}
 
 // Attend takes the projections qkv [1, T, (Heads + 2 KVHeads) * HeadDim] of layer i: it rotates queries and keys, stores keys
-// and values, and returns the attention [1, T, Heads * HeadDim] of each query over all that it may see of its own sequence.
+// and values, and returns the attention [1, T, Heads * HeadDim] of each query over all that it may see of its own sequence. Of a latent
+// layer the projections [1, T, (Heads + 1) * HeadDim] have no values: rows are both (AttendLatent).
 func (p *Pass) Attend(s *mlx.Scope, i int, qkv *mlx.Array, a Attention) *mlx.Array {
 	spec := p.segments[0].Cache.specs[i]
-	if want := []int{1, p.tokens, (a.Heads + 2*spec.Heads) * spec.HeadDim}; s.Err() == nil && !slices.Equal(qkv.Shape(), want) {
+	if want := []int{1, p.tokens, (a.Heads + len(spec.codes(false))*spec.Heads) * spec.HeadDim}; s.Err() == nil && !slices.Equal(qkv.Shape(), want) {
 		_ = s.Fail(fmt.Errorf("attend: layer %d got projections %v, not %v", i, qkv.Shape(), want))
 	}
 	together := len(p.segments) == 1 || !p.grows(a.Rope) && (mlx.AttendsCaches() || mlx.AttendsRows(len(p.segments)))
-	if a.packs(p.segments[0].Cache) && together {
+	if a.packs(p.segments[0].Cache, spec) && together {
 		return attendKernel(s, spec, p.segments, i, qkv, a)
 	}
 	parts, first := make([]*mlx.Array, len(p.segments)), 0
 	for j, g := range p.segments {
 		part := s.SliceAxis(qkv, 1, first, first+g.Tokens)
-		if first += g.Tokens; a.packs(g.Cache) {
+		if first += g.Tokens; a.packs(g.Cache, spec) {
 			parts[j] = attendKernel(s, spec, []Segment{g}, i, part, a)
 		} else {
 			parts[j] = p.attend(s, g, i, part, a)
@@ -132,9 +135,12 @@ func (p *Pass) grows(r *nn.Rope) bool {
 func (p *Pass) attend(s *mlx.Scope, g Segment, i int, qkv *mlx.Array, a Attention) *mlx.Array {
 	c := g.Cache
 	spec, l := c.specs[i], c.attended(s, i)
-	q := split(s, qkv, 0, a.Heads, spec.HeadDim, a.QNorm)                          // [1, Hq, T, D]
-	k := split(s, qkv, a.Heads, spec.Heads, spec.HeadDim, a.KNorm)                 // [1, Hkv, T, D]
-	v := split(s, qkv, a.Heads+spec.Heads, spec.Heads, spec.HeadDim, nn.RMSNorm{}) // [1, Hkv, T, D]
+	q := split(s, qkv, 0, a.Heads, spec.HeadDim, a.QNorm)          // [1, Hq, T, D]
+	k := split(s, qkv, a.Heads, spec.Heads, spec.HeadDim, a.KNorm) // [1, Hkv, T, D]
+	var v *mlx.Array
+	if !spec.Latent {
+		v = split(s, qkv, a.Heads+spec.Heads, spec.Heads, spec.HeadDim, nn.RMSNorm{}) // [1, Hkv, T, D]
+	}
 	if a.Rope != nil {
 		q, k = a.Rope.Forward(s, q, c.offset), a.Rope.Forward(s, k, c.offset)
 	}
@@ -181,7 +187,7 @@ func split(s *mlx.Scope, x *mlx.Array, first, n, dim int, norm nn.RMSNorm) *mlx.
 // returns.
 func attendKernel(s *mlx.Scope, spec Spec, segments []Segment, i int, qkv *mlx.Array, a Attention) *mlx.Array {
 	layers, sequences := make([]attended, len(segments)), make([]mlx.CacheSequence, len(segments))
-	plain := spec.Keep == 0 && a.Softcap == 0
+	plain := spec.Keep == 0 && a.Softcap == 0 // latents have tiles
 	for j, g := range segments {
 		layers[j] = g.Cache.attended(s, i)
 		sequences[j] = layers[j].lend(s, qkv.DType(), g.Cache.offset, g.Tokens)
@@ -193,8 +199,8 @@ func attendKernel(s *mlx.Scope, spec Spec, segments []Segment, i int, qkv *mlx.A
 	args := a.packed(s, spec, sequences[0].Offset+sequences[0].Tokens)
 	if plain && len(segments) == 1 {
 		args.Offset = sequences[0].Offset
-		pair := sequences[0].Pairs[0]
-		out, keys, values := s.PackedAttend(qkv, pair.Keys, pair.Values, args)
+		first := sequences[0].Pairs[0]
+		out, keys, values := s.PackedAttend(qkv, first.Keys, first.Values, args)
 		layers[0].giveBack(s, []mlx.CachePair{{Keys: keys, Values: values}})
 		return out
 	}
@@ -230,7 +236,7 @@ func attendRows(s *mlx.Scope, layers []attended, sequences []mlx.CacheSequence, 
 func (a Attention) packed(s *mlx.Scope, spec Spec, end int) mlx.PackedAttention {
 	args := mlx.PackedAttention{
 		Heads: a.Heads, KVHeads: spec.Heads, HeadDim: spec.HeadDim, RopeScale: 1, RopeMScale: 1, Scale: a.Scale, Window: spec.Window,
-		QNorm: a.QNorm.Weight, KNorm: a.KNorm.Weight, NormEps: a.QNorm.Eps, Softcap: a.Softcap,
+		QNorm: a.QNorm.Weight, KNorm: a.KNorm.Weight, NormEps: a.QNorm.Eps, Softcap: a.Softcap, Latent: spec.Latent,
 	}
 	if a.Rope != nil {
 		a.Rope.Kernel(s, end, &args)

@@ -56,7 +56,7 @@ func (p *Pool) Used() int {
 }
 
 // pages reports whether the layer can be kept in a pool's blocks.
-func (p Spec) pages() bool { return len(p.State) == 0 && p.Window == 0 && p.Heads > 0 }
+func (p Spec) pages() bool { return len(p.State) == 0 && p.Source == 0 && p.Window == 0 && p.Heads > 0 }
 
 // Paged is how many of the layers a pool keeps in blocks.
 func Paged(specs []Spec) int {
@@ -114,17 +114,17 @@ func numbers(table []*block) []uint64 {
 
 // block is the keys and values of Step tokens in one layer, from a multiple of Step on.
 type block struct {
-	keys, values *mlx.Array // [1, Heads, Step, width]
-	coded        bool       // they have the format's codes
+	rows         []*mlx.Array // keys and values [1, Heads, Step, width]; a latent's are one
+	coded        bool         // they have the format's codes
 	of           *layerPool
 	number       uint64
 	tables, runs int // of which it is a part
 }
 
 // block makes one that nobody has yet.
-func (l *layerPool) block(keys, values *mlx.Array, coded bool) *block {
+func (l *layerPool) block(rows []*mlx.Array, coded bool) *block {
 	l.pool.last++
-	return &block{keys: keys, values: values, coded: coded, of: l, number: l.pool.last}
+	return &block{rows: rows, coded: coded, of: l, number: l.pool.last}
 }
 
 // shared reports whether somebody else has it: it must not be written.
@@ -156,16 +156,43 @@ func (b *block) drop() {
 
 func (b *block) free() {
 	if b.tables+b.runs == 0 {
-		b.keys.Close()
-		b.values.Close()
+		closeAll(b.rows)
 	}
 }
 
 // replace takes other arrays for those it has.
-func (b *block) replace(s *mlx.Scope, keys, values *mlx.Array) {
-	b.keys.Close()
-	b.values.Close()
-	b.keys, b.values = s.Keep(keys), s.Keep(values)
+func (b *block) replace(s *mlx.Scope, rows []*mlx.Array) {
+	closeAll(b.rows)
+	b.rows = keepAll(s, rows)
 }
 
-func (b *block) bytes() int64 { return int64(b.keys.NBytes()) + int64(b.values.NBytes()) }
+func keepAll(s *mlx.Scope, arrays []*mlx.Array) []*mlx.Array {
+	for _, a := range arrays {
+		s.Keep(a)
+	}
+	return arrays
+}
+
+// pair is rows as a kernel takes them, which knows those of a latent by its call.
+func pair(rows []*mlx.Array) mlx.CachePair {
+	if len(rows) == 1 {
+		return mlx.CachePair{Keys: rows[0]}
+	}
+	return mlx.CachePair{Keys: rows[0], Values: rows[1]}
+}
+
+// unpaired are rows that a kernel gave back.
+func unpaired(p mlx.CachePair) []*mlx.Array {
+	if p.Values == nil {
+		return []*mlx.Array{p.Keys}
+	}
+	return []*mlx.Array{p.Keys, p.Values}
+}
+
+func (b *block) bytes() int64 {
+	n := int64(0)
+	for _, a := range b.rows {
+		n += int64(a.NBytes())
+	}
+	return n
+}

@@ -6,9 +6,9 @@ import "github.com/clademl/clade/sdk/mlx"
 // be forgotten.
 type rows struct {
 	keyed
-	slots        slots
-	first        int        // the oldest position that is there, behind the pinned tile
-	keys, values *mlx.Array // [1, Heads, slots, width]; nil until the first token
+	slots   slots
+	first   int          // the oldest position that is there, behind the pinned tile
+	buffers []*mlx.Array // keys and values [1, Heads, slots, width], of a latent one; none until the first token
 }
 
 func newRows(p Spec, kernels bool) *rows {
@@ -19,17 +19,11 @@ func newRows(p Spec, kernels bool) *rows {
 	return l
 }
 
-func (l *rows) arrays() []*mlx.Array {
-	if l.keys == nil {
-		return nil
-	}
-	return []*mlx.Array{l.keys, l.values}
-}
+func (l *rows) arrays() []*mlx.Array { return l.buffers }
 
 func (l *rows) close() {
-	l.keys.Close()
-	l.values.Close()
-	l.keys, l.values, l.first, l.coded = nil, nil, 0, l.spec.Format.Start == 0
+	closeAll(l.buffers)
+	l.buffers, l.first, l.coded = nil, 0, l.spec.Format.Start == 0
 }
 
 // begin makes room for tokens more behind offset, and goes over to the codes when it is time.
@@ -41,8 +35,12 @@ func (l *rows) begin(s *mlx.Scope, dtype mlx.DType, offset, tokens int) {
 	l.widen(s, offset, tokens)
 	room := l.slots.capacity(offset + tokens)
 	codes := l.codes()
-	l.keys = grow(s, l.keys, l.dims(codes[0]), l.dtype(codes[0]), room)
-	l.values = grow(s, l.values, l.dims(codes[1]), l.dtype(codes[1]), room)
+	if l.buffers == nil {
+		l.buffers = make([]*mlx.Array, len(codes))
+	}
+	for i, c := range codes {
+		l.buffers[i] = grow(s, l.buffers[i], l.dims(c), l.dtype(c), room)
+	}
 	l.first = max(l.first, l.slots.oldest(offset+tokens))
 }
 
@@ -63,15 +61,14 @@ func (l *rows) convert(s *mlx.Scope, offset int) {
 		return
 	}
 	l.coded = true
-	if l.keys == nil {
+	if l.buffers == nil {
 		return
 	}
-	codes := l.codes()
-	keys, values := codes[0].encode(s, l.keys, l.kernels), codes[1].encode(s, l.values, l.kernels)
-	if s.Eval(keys, values) != nil {
+	coded := encodeAll(s, l.codes(), l.kernels, l.buffers...)
+	if s.Eval(coded...) != nil {
 		return // the scope has the error, and the cache is undefined
 	}
-	l.replace(s, keys, values)
+	l.replace(s, coded)
 }
 
 // widen makes the ring larger for a forward of more tokens than Cut allows, whose first query would not see its window else.
@@ -82,11 +79,11 @@ func (l *rows) widen(s *mlx.Scope, offset, tokens int) {
 	}
 	before := *l
 	l.slots.ring = need
-	if offset <= before.slots.most() || l.keys == nil {
+	if offset <= before.slots.most() || l.buffers == nil {
 		return // nothing lies elsewhere in the larger one
 	}
 	room, oldest := l.slots.capacity(offset+tokens), max(l.first, before.slots.oldest(offset))
-	for i, buffer := range []*mlx.Array{before.keys, before.values} {
+	for i, buffer := range l.buffers {
 		dims := buffer.Shape()
 		wide := s.Keep(s.Zeros([]int{dims[0], dims[1], room, dims[3]}, buffer.DType()))
 		if l.slots.pinned > 0 {
@@ -96,15 +93,14 @@ func (l *rows) widen(s *mlx.Scope, offset, tokens int) {
 			wide = write(s, wide, before.read(s, buffer, p.position, p.position+p.n), p.slot)
 		}
 		buffer.Close()
-		*[]**mlx.Array{&l.keys, &l.values}[i] = wide
+		l.buffers[i] = wide
 	}
 }
 
 // replace takes other buffers for those it has.
-func (l *rows) replace(s *mlx.Scope, keys, values *mlx.Array) {
-	l.keys.Close()
-	l.values.Close()
-	l.keys, l.values = s.Keep(keys), s.Keep(values)
+func (l *rows) replace(s *mlx.Scope, buffers []*mlx.Array) {
+	closeAll(l.buffers)
+	l.buffers = keepAll(s, buffers)
 }
 
 func (l *rows) put(s *mlx.Scope, k, v *mlx.Array, offset int) {
@@ -113,19 +109,17 @@ func (l *rows) put(s *mlx.Scope, k, v *mlx.Array, offset int) {
 	}
 	n := k.Dim(2)
 	l.begin(s, k.DType(), offset, n)
-	codes := l.codes()
-	k, v = codes[0].encode(s, k, l.kernels), codes[1].encode(s, v, l.kernels)
+	rows := encodeAll(s, l.codes(), l.kernels, k, v)
 	for _, p := range l.slots.spans(offset, offset+n) {
 		from := p.position - offset
-		l.keys = write(s, l.keys, s.SliceAxis(k, 2, from, from+p.n), p.slot)
-		l.values = write(s, l.values, s.SliceAxis(v, 2, from, from+p.n), p.slot)
+		for i, a := range rows {
+			l.buffers[i] = write(s, l.buffers[i], s.SliceAxis(a, 2, from, from+p.n), p.slot)
+		}
 	}
 }
 
 func (l *rows) view(s *mlx.Scope, from, to int) (k, v *mlx.Array) {
-	codes := l.codes()
-	return codes[0].decode(s, l.read(s, l.keys, from, to), l.spec.HeadDim, l.compute),
-		codes[1].decode(s, l.read(s, l.values, from, to), l.spec.HeadDim, l.compute)
+	return l.decoded(s, func(i int) *mlx.Array { return l.read(s, l.buffers[i], from, to) })
 }
 
 // read is the rows of the positions [from, to).
@@ -143,19 +137,16 @@ func (l *rows) read(s *mlx.Scope, buffer *mlx.Array, from, to int) *mlx.Array {
 
 func (l *rows) lend(s *mlx.Scope, dtype mlx.DType, offset, tokens int) mlx.CacheSequence {
 	l.begin(s, dtype, offset, tokens)
-	codes := l.codes()
-	out := mlx.CacheSequence{
-		Offset: offset, Tokens: tokens, KeyCode: codes[0].kernel(), ValueCode: codes[1].kernel(),
-		Pairs: []mlx.CachePair{{Keys: l.keys, Values: l.values}},
-	}
-	if codes != ([2]Code{}) || l.slots.ring > 0 {
+	out := l.sequence(offset, tokens)
+	out.Pairs = []mlx.CachePair{pair(l.buffers)}
+	if l.form() != nativeForm || l.slots.ring > 0 || l.spec.Latent {
 		out.Tiles = l.slots.table(offset + tokens)
 	}
 	return out
 }
 
 func (l *rows) giveBack(s *mlx.Scope, after []mlx.CachePair) {
-	l.replace(s, after[0].Keys, after[0].Values)
+	l.replace(s, unpaired(after[0]))
 }
 
 func (l *rows) take(s *mlx.Scope, from, to, offset int) (part, error) {
@@ -169,7 +160,11 @@ func (l *rows) take(s *mlx.Scope, from, to, offset int) (part, error) {
 	if from += lost; from >= to {
 		return part{}, nil
 	}
-	p, err := takeAll(s, l.read(s, l.keys, from, to), l.read(s, l.values, from, to))
+	var rows []*mlx.Array
+	for _, b := range l.buffers {
+		rows = append(rows, l.read(s, b, from, to))
+	}
+	p, err := takeAll(s, rows...)
 	p.lost, p.form = lost, l.form()
 	return p, err
 }
@@ -199,9 +194,11 @@ func (l *rows) fill(s *mlx.Scope, sections []section, n int) {
 }
 
 // write puts the tokens [from, to) of a section, the first at a position, into the buffers.
-func (l *rows) write(s *mlx.Scope, c section, codes [2]Code, room, position, from, to int) {
+func (l *rows) write(s *mlx.Scope, c section, codes []Code, room, position, from, to int) {
 	first := c.from + from - c.lost // of the part's rows
-	buffers := [2]**mlx.Array{&l.keys, &l.values}
+	if l.buffers == nil {
+		l.buffers = make([]*mlx.Array, len(codes))
+	}
 	for i, code := range codes {
 		rows := c.rows(s, i, first, first+to-from)
 		if l.form() == codedForm && c.form == nativeForm {
@@ -210,10 +207,10 @@ func (l *rows) write(s *mlx.Scope, c section, codes [2]Code, room, position, fro
 		if rows.NDim() != 4 {
 			return
 		}
-		*buffers[i] = grow(s, *buffers[i], rows.Shape(), rows.DType(), room)
+		l.buffers[i] = grow(s, l.buffers[i], rows.Shape(), rows.DType(), room)
 		for _, p := range l.slots.spans(position, position+to-from) {
 			at := p.position - position
-			*buffers[i] = write(s, *buffers[i], s.SliceAxis(rows, 2, at, at+p.n), p.slot)
+			l.buffers[i] = write(s, l.buffers[i], s.SliceAxis(rows, 2, at, at+p.n), p.slot)
 		}
 	}
 }

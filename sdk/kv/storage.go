@@ -45,7 +45,7 @@ func (c *Cache) Forgets() bool { return Forgets(c.specs) }
 // Forgets is a Cache's of such layers.
 func Forgets(specs []Spec) bool {
 	for _, p := range specs {
-		if _, keys := p.storage(true).(attended); !keys || p.slots() > 0 {
+		if len(p.State) > 0 || p.slots() > 0 {
 			return true
 		}
 	}
@@ -92,6 +92,9 @@ func (s shape) bytes() int {
 func (p Spec) storage(kernels bool) storage {
 	if len(p.State) > 0 {
 		return &state{spec: p}
+	}
+	if p.Source > 0 {
+		return beside{}
 	}
 	return newRows(p, kernels)
 }

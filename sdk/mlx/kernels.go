@@ -351,6 +351,8 @@ type PackedAttention struct {
 	NormEps                 float32
 	Scale                   float32
 	Offset, Window          int
+	// Latent: a cached row is keys and values at once, and the projections have no values. AttendCaches does it, the others refuse it.
+	Latent bool
 	// Softcap bends scores to Softcap * tanh(score / Softcap), 0 leaves them: AttendCaches does it, the others refuse it.
 	Softcap float32
 }
@@ -363,8 +365,8 @@ func (s *Scope) PackedAttend(qkv, keys, values *Array, a PackedAttention) (out, 
 	if !s.usable(op) || !s.have(op, qkv, keys, values) || !s.haveOrNil(op, a.InvFreq, a.QNorm, a.KNorm) {
 		return inert, inert, inert
 	}
-	if a.Softcap != 0 {
-		_ = s.Fail(&OpError{Op: op, Message: "bent scores are attend_caches's"})
+	if a.Softcap != 0 || a.Latent {
+		_ = s.Fail(&OpError{Op: op, Message: "bent scores and latents are attend_caches's"})
 		return inert, inert, inert
 	}
 	o := C.ck_attend(qkv.ctx, keys.ctx, values.ctx, a.InvFreq.handle(), a.QNorm.handle(), a.KNorm.handle(), a.c(a.Offset), s.stream)

@@ -2,6 +2,7 @@ package mlx
 
 // #include "kernels_shim.h"
 // #cgo nocallback ck_attend_softcap
+// #cgo nocallback ck_attend_latent
 import "C"
 
 import (
@@ -30,7 +31,7 @@ func (c RowCode) c() C.ck_row_code {
 	return C.ck_row_code{code: C.int(c.Kind), bits: C.int(c.Bits), group: C.int(c.Group)}
 }
 
-// CachePair is keys and values [1, KVHeads, n, width], of a float dtype or, where rows are coded, of uint32.
+// CachePair is keys and values [1, KVHeads, n, width], of a float dtype or, where rows are coded, of uint32. A latent's has no Values.
 type CachePair struct{ Keys, Values *Array }
 
 // CacheSequence is one sequence among those of an AttendCaches: its tokens in the projections, and its cache before them.
@@ -80,6 +81,9 @@ func (s *Scope) AttendCaches(qkv *Array, sequences []CacheSequence, keep int, a 
 			tables = append(tables, C.int(t[0]), C.int(t[1]))
 		}
 		for _, p := range q.Pairs {
+			if a.Latent {
+				p.Values = p.Keys
+			}
 			if !s.have(op, p.Keys, p.Values) {
 				return fail()
 			}
@@ -87,21 +91,36 @@ func (s *Scope) AttendCaches(qkv *Array, sequences []CacheSequence, keep int, a 
 		}
 		written += len(q.Pairs) - q.Written
 	}
+	if a.Latent && (keep > 0 || a.Softcap != 0 || a.QNorm != nil || a.KNorm != nil) {
+		_ = s.Fail(&OpError{Op: op, Message: "of a latent, tokens beside a window, bent scores or norms of heads"})
+		return fail()
+	}
 	if len(caches) == 0 || len(tables) == 0 || written == 0 {
 		_ = s.Fail(&OpError{Op: op, Message: fmt.Sprintf("%d sequences with %d caches, of which %d are written", len(sequences), len(caches), written)})
 		return fail()
 	}
 	made := make([]unsafe.Pointer, 2*written)
 	var result unsafe.Pointer
-	if C.ck_attend_softcap(&result, &made[0], qkv.ctx, &caches[0], C.int(len(described)), &described[0], &tables[0], C.int(keep),
-		a.InvFreq.handle(), a.QNorm.handle(), a.KNorm.handle(), a.c(0), C.float(a.Softcap), s.stream) != 0 {
+	var rc C.int
+	if a.Latent {
+		rc = C.ck_attend_latent(&result, &made[0], qkv.ctx, &caches[0], C.int(len(described)), &described[0], &tables[0], a.InvFreq.handle(),
+			a.c(0), s.stream)
+	} else {
+		rc = C.ck_attend_softcap(&result, &made[0], qkv.ctx, &caches[0], C.int(len(described)), &described[0], &tables[0], C.int(keep),
+			a.InvFreq.handle(), a.QNorm.handle(), a.KNorm.handle(), a.c(0), C.float(a.Softcap), s.stream)
+	}
+	if rc != 0 {
 		s.failOp(op, qkv)
 		return fail()
 	}
 	out, next := make([][]CachePair, len(sequences)), 0
 	for i, q := range sequences {
 		for range q.Pairs[q.Written:] {
-			out[i] = append(out[i], CachePair{s.add(made[next]), s.add(made[next+1])})
+			pair := CachePair{s.add(made[next]), s.add(made[next+1])}
+			if a.Latent {
+				pair.Values = nil
+			}
+			out[i] = append(out[i], pair)
 			next += 2
 		}
 	}

@@ -36,7 +36,7 @@ func (s *Scope) PackedAttendRows(qkv *Array, sequences []PackedSequence, a Packe
 		return fail()
 	}
 	n := len(sequences)
-	if n < 1 || n > C.CK_MAX_SEQUENCES || a.Softcap != 0 {
+	if n < 1 || n > C.CK_MAX_SEQUENCES || a.Softcap != 0 || a.Latent {
 		_ = s.Fail(&OpError{Op: op, Message: fmt.Sprintf("%d sequences, a softcap of %g", n, a.Softcap)})
 		return fail()
 	}

@@ -52,6 +52,9 @@ typedef struct {
 	                       mlx_array, mlx_array, mlx_array, const ck_attention *, mlx_stream)) \
 	F(int, attend_softcap, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const ck_sequence *, const int *, int, \
 	                        mlx_array, mlx_array, mlx_array, const ck_attention *, float, mlx_stream)) \
+	F(int, attend_latent, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const ck_sequence *, const int *, mlx_array, \
+	                       const ck_attention *, mlx_stream)) \
+	F(int, head_linear, (mlx_array *, mlx_array, mlx_array, int, mlx_stream)) \
 	F(int, cache_pack, (mlx_array *, mlx_array, ck_row_code, mlx_stream)) \
 	F(int, gated_delta, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const ck_recurrent *, const int *, mlx_array, \
 	                     mlx_array, mlx_array, mlx_array, const ck_delta *, mlx_stream)) \
@@ -261,6 +264,27 @@ int ck_attend_softcap(void **out, void **new_caches, void *qkv, void *const *cac
 	                                 (mlx_array){inv_freq}, (mlx_array){q_norm}, (mlx_array){k_norm}, &a, softcap, (mlx_stream){stream}));
 	*out = o.ctx;
 	return rc;
+}
+
+bool ck_attends_latent(void) { return p_attend_latent != NULL && p_head_linear != NULL; }
+int ck_attend_latent(void **out, void **new_caches, void *qkv, void *const *caches, int count, const ck_sequence *sequences,
+                     const int *tables, void *inv_freq, ck_attention a, void *stream) {
+	LACKS(attend_latent)
+	mlx_array o = {0};
+	int rc = failed(p_attend_latent(&o, (mlx_array *)new_caches, (mlx_array){qkv}, (const mlx_array *)caches, count, sequences, tables,
+	                                (mlx_array){inv_freq}, &a, (mlx_stream){stream}));
+	*out = o.ctx;
+	return rc;
+}
+
+cx_out ck_head_linear(void *x, void *w, int from, void *stream) {
+	if (p_head_linear == NULL) {
+		cx_set_error("the runtime's libcladekernels lacks clade_head_linear");
+		return (cx_out){NULL, 1};
+	}
+	mlx_array res = {0};
+	int rc = failed(p_head_linear(&res, (mlx_array){x}, (mlx_array){w}, from, (mlx_stream){stream}));
+	return (cx_out){res.ctx, rc};
 }
 
 cx_out ck_cache_pack(void *x, ck_row_code code, void *stream) {

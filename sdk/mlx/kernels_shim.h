@@ -88,6 +88,12 @@ typedef struct {
 	int table, tiles;
 } ck_sequence;
 
+// Attention over rows that are keys and values at once: both of a pair are one array. And heads through matrices of their own.
+bool ck_attends_latent(void);
+int ck_attend_latent(void **out, void **new_caches, void *qkv, void *const *caches, int count, const ck_sequence *sequences,
+                     const int *tables, void *inv_freq, ck_attention a, void *stream);
+cx_out ck_head_linear(void *x, void *w, int from, void *stream);
+
 // caches and new_caches are handles, as many as the sequences' pairs have.
 bool ck_attends_caches(void);
 int ck_attend_caches(void **out, void **new_caches, void *qkv, void *const *caches, int count, const ck_sequence *sequences,

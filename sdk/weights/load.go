@@ -35,6 +35,13 @@ func (t *Tensors) Board() *nn.Board { return t.board }
 // Get is the parameter of that name, which Match has promised; nil for one that is packed, or for no Param.
 func (t *Tensors) Get(name string) *mlx.Array { return t.arrays[name] }
 
+// Take is Get of what the caller closes from now on.
+func (t *Tensors) Take(name string) *mlx.Array {
+	a := t.arrays[name]
+	delete(t.arrays, name)
+	return a
+}
+
 // Packed is the matrix of that name in the kernels' memory; nil for an array.
 func (t *Tensors) Packed(name string) *mlx.Packed { return t.packed[name] }
 

@@ -262,6 +262,25 @@ int clade_attend_softcap(
     float softcap,
     clade_stream s);
 
+/* clade_attend_caches over rows that are keys and values at once, without norms of heads: qkv [1, L, (heads + kv_heads) * head_dim] has
+ * no values; of each pair of caches and new_caches both are one array, which is written once. Beside "attend-latent" in the list. */
+int clade_attend_latent(
+    clade_array* out,
+    clade_array* new_caches,
+    clade_array qkv,
+    const clade_array* caches,
+    int count,
+    const clade_sequence* sequences,
+    const int* tables,
+    clade_array inv_freq,
+    const clade_attention* a,
+    clade_stream s);
+
+/* Each head of x [1, L, heads * width] through a matrix of its own: columns [from, from + in) of the head times w [heads, in, out], of
+ * a float dtype, as [1, L, heads * out] of x's dtype; out is a multiple of 16. Sums are float32, over columns in order. Beside
+ * "head-linear" in the list. */
+int clade_head_linear(clade_array* res, clade_array x, clade_array w, int from, clade_stream s);
+
 /* Rows x [1, heads, n, head_dim], of a float dtype, as coded rows [1, heads, n, words]: what clade_attend_caches writes of them. */
 int clade_cache_pack(clade_array* res, clade_array x, clade_row_code code, clade_stream s);
 

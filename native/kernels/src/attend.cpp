@@ -109,14 +109,14 @@ RowCode row_code(const clade_row_code& c, const mx::array& a, int head_dim) {
   return code;
 }
 
-void check_attention(const clade_attention& a, const mx::array& x) {
+void check_attention(const clade_attention& a, const mx::array& x, bool latent) {
   dtype_of(x.dtype());
   if (a.kv_heads < 1 || a.heads < 1 || a.heads % a.kv_heads) refuse("heads must be a multiple of kv_heads");
   if (a.head_dim < 16 || a.head_dim % 16) refuse("head_dim must be a multiple of 16");
   if (a.rope_dims < 0 || a.rope_dims % 2 || a.rope_dims > a.head_dim) refuse("rope_dims must be even and at most head_dim");
   if (a.window < 0) refuse("offset and window must not be negative");
-  if (x.ndim() != 3 || x.shape(0) != 1 || x.shape(2) != (a.heads + 2 * a.kv_heads) * a.head_dim)
-    refuse("qkv must be [1, L, (heads + 2 kv_heads) * head_dim]");
+  if (x.ndim() != 3 || x.shape(0) != 1 || x.shape(2) != (a.heads + (latent ? 1 : 2) * a.kv_heads) * a.head_dim)
+    refuse(latent ? "qkv must be [1, L, (heads + kv_heads) * head_dim]" : "qkv must be [1, L, (heads + 2 kv_heads) * head_dim]");
 }
 
 // Reads one sequence: its arrays begin at caches, its table at table.
@@ -151,6 +151,60 @@ Sequence read(const clade_sequence& q, const clade_array* caches, const int* tab
     out.tiles.emplace_back(pair, row);
   }
   return out;
+}
+
+bool same(const clade_row_code& a, const clade_row_code& b) { return a.code == b.code && a.bits == b.bits && a.group == b.group; }
+
+// Attention over caches, of any kind.
+int attend(clade_array* out, clade_array* new_caches, clade_array qkv, const clade_array* caches, int count,
+           const clade_sequence* sequences, const int* tables, int keep, clade_array inv_freq, clade_array q_norm,
+           clade_array k_norm, const clade_attention* a, float softcap, bool latent, clade_stream s) {
+  return guard("clade_attend", [&] {
+    if (!(softcap >= 0) || softcap > 1e30f) refuse("a softcap must be positive, or 0 for none");
+    const mx::array& x = array_of(qkv);
+    check_attention(*a, x, latent);
+    if (count < 1) refuse("no sequence");
+    if (keep < 0 || keep > kAttentionTile) refuse("the first " + std::to_string(keep) + " positions cannot be kept");
+    std::vector<mx::array> inputs{x};
+    std::vector<mx::Shape> shapes{{1, x.shape(1), a->heads * a->head_dim}};
+    std::vector<mx::Dtype> dtypes{x.dtype()};
+    std::vector<Sequence> read_in;
+    int64_t total = 0;
+    for (int i = 0; i < count; i++) {
+      const clade_sequence& q = sequences[i];
+      read_in.push_back(read(q, caches, tables + q.table, *a, keep));
+      for (int p = 0; latent && p < q.pairs; p++)
+        if (array_of(caches[2 * p]).id() != array_of(caches[2 * p + 1]).id()) refuse("a latent's keys and values must be one array");
+      if (latent && !same(q.keys, q.values)) refuse("a latent's keys and values must have one code");
+      for (int p = 0; p < 2 * q.pairs; p++) {
+        inputs.push_back(array_of(caches[p]));
+        if (p < 2 * q.written) continue;
+        shapes.push_back(inputs.back().shape());
+        dtypes.push_back(inputs.back().dtype());
+      }
+      caches += 2 * q.pairs;
+      total += q.rows;
+    }
+    if (total != x.shape(1)) refuse("qkv has " + std::to_string(x.shape(1)) + " rows, the sequences " + std::to_string(total));
+    if (a->rope_dims) {
+      const mx::array& f = array_of(inv_freq);
+      if (f.ndim() != 1 || f.shape(0) != a->rope_dims / 2 || f.dtype() != mx::float32) refuse("inv_freq must be float32 [rope_dims/2]");
+      inputs.push_back(f);
+    } else {
+      inputs.push_back(mx::array(0.0f));
+    }
+    for (clade_array n : {q_norm, k_norm}) {
+      if (!n.ctx) continue;
+      const mx::array& w = array_of(n);
+      if (w.ndim() != 1 || w.shape(0) != a->head_dim || w.dtype() != x.dtype()) refuse("a head norm does not fit");
+      inputs.push_back(w);
+    }
+    AttentionCall call{a->heads,      a->kv_heads,    a->head_dim, a->rope_dims, a->rope_traditional,
+                       a->rope_scale, a->rope_mscale, a->scale,    a->window,    keep, a->norm_eps, softcap, latent};
+    auto outs = mx::array::make_arrays(shapes, dtypes, std::make_shared<Attend>(stream_of(s), call, std::move(read_in), q_norm.ctx, k_norm.ctx), inputs);
+    give(out, outs[0]);
+    for (size_t i = 1; i < outs.size(); i++) give(&new_caches[i - 1], outs[i]);
+  });
 }
 
 }  // namespace
@@ -204,49 +258,13 @@ int clade_attend_caches(clade_array* out, clade_array* new_caches, clade_array q
 int clade_attend_softcap(clade_array* out, clade_array* new_caches, clade_array qkv, const clade_array* caches, int count,
                          const clade_sequence* sequences, const int* tables, int keep, clade_array inv_freq, clade_array q_norm,
                          clade_array k_norm, const clade_attention* a, float softcap, clade_stream s) {
-  return guard("clade_attend", [&] {
-    if (!(softcap >= 0) || softcap > 1e30f) refuse("a softcap must be positive, or 0 for none");
-    const mx::array& x = array_of(qkv);
-    check_attention(*a, x);
-    if (count < 1) refuse("no sequence");
-    if (keep < 0 || keep > kAttentionTile) refuse("the first " + std::to_string(keep) + " positions cannot be kept");
-    std::vector<mx::array> inputs{x};
-    std::vector<mx::Shape> shapes{{1, x.shape(1), a->heads * a->head_dim}};
-    std::vector<mx::Dtype> dtypes{x.dtype()};
-    std::vector<Sequence> read_in;
-    int64_t total = 0;
-    for (int i = 0; i < count; i++) {
-      const clade_sequence& q = sequences[i];
-      read_in.push_back(read(q, caches, tables + q.table, *a, keep));
-      for (int p = 0; p < 2 * q.pairs; p++) {
-        inputs.push_back(array_of(caches[p]));
-        if (p < 2 * q.written) continue;
-        shapes.push_back(inputs.back().shape());
-        dtypes.push_back(inputs.back().dtype());
-      }
-      caches += 2 * q.pairs;
-      total += q.rows;
-    }
-    if (total != x.shape(1)) refuse("qkv has " + std::to_string(x.shape(1)) + " rows, the sequences " + std::to_string(total));
-    if (a->rope_dims) {
-      const mx::array& f = array_of(inv_freq);
-      if (f.ndim() != 1 || f.shape(0) != a->rope_dims / 2 || f.dtype() != mx::float32) refuse("inv_freq must be float32 [rope_dims/2]");
-      inputs.push_back(f);
-    } else {
-      inputs.push_back(mx::array(0.0f));
-    }
-    for (clade_array n : {q_norm, k_norm}) {
-      if (!n.ctx) continue;
-      const mx::array& w = array_of(n);
-      if (w.ndim() != 1 || w.shape(0) != a->head_dim || w.dtype() != x.dtype()) refuse("a head norm does not fit");
-      inputs.push_back(w);
-    }
-    AttentionCall call{a->heads,      a->kv_heads,    a->head_dim, a->rope_dims, a->rope_traditional,
-                       a->rope_scale, a->rope_mscale, a->scale,    a->window,    keep, a->norm_eps, softcap};
-    auto outs = mx::array::make_arrays(shapes, dtypes, std::make_shared<Attend>(stream_of(s), call, std::move(read_in), q_norm.ctx, k_norm.ctx), inputs);
-    give(out, outs[0]);
-    for (size_t i = 1; i < outs.size(); i++) give(&new_caches[i - 1], outs[i]);
-  });
+  return attend(out, new_caches, qkv, caches, count, sequences, tables, keep, inv_freq, q_norm, k_norm, a, softcap, false, s);
+}
+
+int clade_attend_latent(clade_array* out, clade_array* new_caches, clade_array qkv, const clade_array* caches, int count,
+                        const clade_sequence* sequences, const int* tables, clade_array inv_freq, const clade_attention* a,
+                        clade_stream s) {
+  return attend(out, new_caches, qkv, caches, count, sequences, tables, 0, inv_freq, {}, {}, a, 0, true, s);
 }
 
 int clade_cache_pack(clade_array* res, clade_array x, clade_row_code c, clade_stream s) {

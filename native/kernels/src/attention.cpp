@@ -316,14 +316,15 @@ void AttentionCall::run(DType dtype, const void* qkv, const std::vector<Attentio
   if (q_norm) l.widen(dtype, q_norm, size_t(d), (qn.resize(size_t(d)), qn.data()));
   if (k_norm) l.widen(dtype, k_norm, size_t(d), (kn.resize(size_t(d)), kn.data()));
 
-  const size_t width = size_t(heads + 2 * kv_heads) * size_t(d);
+  const int given = heads + (latent ? 1 : 2) * kv_heads;
+  const size_t width = size_t(given) * size_t(d);
   auto prepare = [&](int row) {
     const Run& r = runs[of[size_t(row)]];
     const int own = row - firsts[of[size_t(row)]], position = positions[size_t(row)];
     const uint8_t* x = static_cast<const uint8_t*>(qkv) + size_t(row) * width * size;
     const int tile = position / kTile, in_tile = position % kTile;
     std::vector<float> v(static_cast<size_t>(d));
-    for (int h = 0; h < heads + 2 * kv_heads; h++, x += size_t(d) * size) {
+    for (int h = 0; h < given; h++, x += size_t(d) * size) {
       if (h >= heads + kv_heads) {
         uint8_t* row = r.value(h - heads - kv_heads, tile, in_tile);
         if (r.at.values.code == Code::dense && r.at.values.dtype == dtype) {

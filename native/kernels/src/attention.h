@@ -35,8 +35,9 @@ struct AttentionCall {
   int keep;    // first positions that every query sees beside its window
   float norm_eps;
   float softcap = 0;  // scores become softcap * tanh(score / softcap); 0: as they are
+  bool latent = false;  // a row is keys and values: qkv has no values, and the caches of both are one
 
-  // qkv [rows, (heads + 2 kv_heads) head_dim], the rows of all segments in order; out [rows, heads head_dim]; inv_freq
+  // qkv [rows, (heads + 2 kv_heads) head_dim], without values (heads + kv_heads) head_dim, the rows of all segments in order; out [rows, heads head_dim]; inv_freq
   // [rope_dims/2]; q_norm, k_norm [head_dim] or null. No two segments share a cache.
   void run(DType dtype, const void* qkv, const std::vector<AttentionSegment>& segments, const float* inv_freq, const void* q_norm,
            const void* k_norm, void* out) const;

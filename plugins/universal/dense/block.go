@@ -36,14 +36,17 @@ type builder struct {
 	owned  *[]*mlx.Array // what the graph computes once, and closes
 	global *nn.Rope
 	local  *nn.Rope
+	packs  bool // the kernels hold the matrices
 }
 
 func (b builder) block(i int) Block {
 	b.layer = layerName(i)
 	c := b.c
-	var attn Attender = b.attention(i)
+	var attn Attender
 	if c.Latent {
 		attn = b.latentAttention(i)
+	} else {
+		attn = b.attention(i)
 	}
 	return Block{
 		Attn: attn, MLP: b.mlp(),

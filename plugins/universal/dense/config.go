@@ -80,7 +80,9 @@ func ReadConfig(parsed artifact.Config, stated *artifact.Config) (Config, error)
 func (c Config) Caches() []kv.Spec {
 	out := make([]kv.Spec, c.Layers)
 	for i := range out {
-		out[i] = kv.Spec{Heads: c.KVHeads, HeadDim: c.HeadDim, Window: c.Windows[i]}
+		if out[i] = (kv.Spec{Heads: c.KVHeads, HeadDim: c.HeadDim, Window: c.Windows[i]}); c.Latent {
+			out[i] = c.Latents.spec()
+		}
 	}
 	return out
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // revision of what the graph computes (engine.Graph).
-const revision = 2
+const revision = 3
 
 // Graph is the generic entry of a graph table.
 func Graph() engine.Graph {
@@ -39,8 +39,13 @@ func read(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error
 
 // kernels names what the model uses beside the graph's own.
 func (c Config) kernels() []string {
-	if c.AttentionSoftcap != 0 {
+	switch {
+	case c.AttentionSoftcap != 0:
 		return []string{kernels.AttendSoftcap.Name}
+	case c.Latent && c.Latents.absorbs():
+		return []string{kernels.AttendLatent.Name, kernels.HeadLinear.Name}
+	case c.Latent:
+		return []string{kernels.AttendLatent.Name}
 	}
 	return nil
 }
@@ -59,7 +64,9 @@ func (c Config) unfused() []string {
 	say(c.Norm == layerNorm, "layer norms")
 	say(c.Norms.AttnOut != "", "norms of outputs")
 	say(c.QKNorm != noQKNorm && c.QKNorm != perHead, "norms of queries and keys")
-	say(c.Latent, "latents")
+	say(c.Latent, "the order of latents")
+	say(c.Latent && !c.Latents.absorbs(), "heads through matrices of their own")
+	say(c.Latent && !mlx.AttendsLatent(), "attention over latents")
 	say(c.QueryGrowth != 0, "queries that grow")
 	say(c.Act == gelu || c.Ungated, "the activation")
 	say(c.bends(), "attention with a softcap")
@@ -73,6 +80,8 @@ func (c Config) uncertain(context int) string {
 	switch {
 	case c.bends():
 		return "attention with a softcap runs as stock operations"
+	case c.Latent && !c.Latents.absorbs():
+		return "attention over latents runs as stock operations"
 	case c.Rope.Kind == nn.RopeDynamic && context > c.MaxPositions:
 		return fmt.Sprintf("the base of positions grows with a sequence beyond %d tokens", c.MaxPositions)
 	}
@@ -81,6 +90,9 @@ func (c Config) uncertain(context int) string {
 
 // adapts are the linear layers of the blocks: the head shares its matrix with the embedding in many checkpoints.
 func (c Config) adapts(module string) (string, bool) {
+	if c.Latent && strings.HasSuffix(module, ".kv_b_proj") {
+		return "", false // it is absorbed
+	}
 	return module, strings.HasPrefix(module, "model.layers.")
 }
 
@@ -103,7 +115,7 @@ func (c Config) tokenBytes(context int, dtype mlx.DType, packed bool) int64 {
 		attention += 2 * int64(c.Heads) * int64(context) // bent scores beside the plain ones
 	}
 	if c.Latent {
-		attention += 8 * heads // expanded, put in order and filled up
+		attention = c.latentValues(context, dtype, packed)
 	}
 	return (residual + 2*int64(c.HiddenSize) + max(attention, mlp)) * size
 }

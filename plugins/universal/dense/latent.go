@@ -4,6 +4,7 @@ import (
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/nn"
+	"github.com/clademl/clade/sdk/weights"
 )
 
 // Latents are the widths of attention whose queries, keys and values are expanded from latents.
@@ -12,8 +13,7 @@ type Latents struct {
 	Plain, Rotated, Value int // channels of a head: of queries and keys those that do not rotate and those that do; of values
 }
 
-// latent reads the widths. Keys are expanded before they are kept, so that a head of the cache is as wide as the wider of keys and
-// values, up to what the kernel takes.
+// latent reads the widths.
 func (r reader) latent(c *Config) {
 	c.Latents = Latents{Query: r.Size("q_lora_rank"), KV: r.Size("kv_lora_rank"), Value: c.HiddenSize / c.Heads}
 	if !r.gguf {
@@ -27,10 +27,25 @@ func (r reader) latent(c *Config) {
 	if c.Latents.Value == 0 || c.HiddenSize%c.Heads != 0 {
 		r.Corrupt("num_attention_heads", "%d heads do not divide hidden_size %d", c.Heads, c.HiddenSize)
 	}
-	const kernelWidth = 16
-	c.KVHeads = c.Heads
-	c.HeadDim = (max(c.Latents.Plain+c.Latents.Rotated, c.Latents.Value) + kernelWidth - 1) / kernelWidth * kernelWidth
+	c.KVHeads, c.HeadDim = c.Heads, c.Latents.Plain+c.Latents.Rotated
 }
+
+// spec is what a layer keeps of a token: the latent and the rotated channels, once for all heads.
+func (l Latents) spec() kv.Spec { return kv.LatentSpec(l.KV, l.Rotated) }
+
+// latentValues is what attention over latents holds of a token: queries of heads, and, as wide as a row, queries brought to the latent,
+// in order, widened for the kernel, and the result; stock operations keep the scores twice.
+func (c Config) latentValues(context int, dtype mlx.DType, packed bool) int64 {
+	wide := int64(c.Heads+1) * int64(c.Latents.spec().HeadDim)
+	n := 2*int64(c.Heads)*int64(c.HeadDim) + 4*wide + wide*int64(mlx.Float32.Size()/dtype.Size())
+	if !packed || !mlx.AttendsLatent() {
+		n += wide + 2*int64(c.Heads)*int64(context)
+	}
+	return n
+}
+
+// absorbs reports whether the kernels multiply heads by their matrices.
+func (l Latents) absorbs() bool { return mlx.AttendsLatent() && l.KV%16 == 0 && l.Value%16 == 0 }
 
 func (c Config) latents(l *list, path string) {
 	w := c.Latents
@@ -39,18 +54,17 @@ func (c Config) latents(l *list, path string) {
 	l.linear(path+"q_b_proj", c.Heads*(w.Plain+w.Rotated), w.Query, "")
 	l.linear(path+"kv_a_proj_with_mqa", w.KV+w.Rotated, c.HiddenSize, c.QKVBias)
 	l.add(path+"kv_a_layernorm.weight", w.KV)
-	l.linear(path+"kv_b_proj", c.Heads*(w.Plain+w.Value), w.KV, "")
+	*l = append(*l, weights.Param{Name: path + "kv_b_proj.weight", Shape: []int{c.Heads * (w.Plain + w.Value), w.KV}, Plain: true})
 	l.linear(path+"o_proj", c.HiddenSize, c.Heads*w.Value, c.OBias)
 }
 
-// LatentAttention expands queries, keys and values from latents. Rotating channels stand first in a head here, where the cache and
-// the kernels want them; a product of queries and keys does not see the order.
+// LatentAttention is attention over latents. The matrix that expands them to keys and values is absorbed, its halves head by head.
 type LatentAttention struct {
-	QAProj, QBProj, KVAProj, KVBProj, OProj nn.Linear
-	QANorm, KVANorm                         nn.RMSNorm
-	kv.Attention
+	QAProj, QBProj, KVAProj, OProj nn.Linear
+	QANorm, KVANorm                nn.RMSNorm
+	kv.LatentAttention
 
-	layer, headDim int
+	layer int
 	Latents
 }
 
@@ -62,12 +76,28 @@ func (b builder) latentAttention(i int) LatentAttention {
 	norm := func(name string) nn.RMSNorm {
 		return nn.RMSNorm{Weight: b.w.Get(b.layer + path + name + ".weight"), Eps: latentEps}
 	}
+	keys, values := b.absorbed(path + "kv_b_proj.weight")
 	return LatentAttention{
 		QAProj: b.linear(path + "q_a_proj"), QBProj: b.linear(path + "q_b_proj"), KVAProj: b.linear(path + "kv_a_proj_with_mqa"),
-		KVBProj: b.linear(path + "kv_b_proj"), OProj: b.linear(path + "o_proj"), QANorm: norm("q_a_layernorm"), KVANorm: norm("kv_a_layernorm"),
-		Attention: kv.Attention{Heads: b.c.Heads, Scale: b.c.AttentionScale, Rope: b.rope(i)},
-		layer:     i, headDim: b.c.HeadDim, Latents: b.c.Latents,
+		OProj: b.linear(path + "o_proj"), QANorm: norm("q_a_layernorm"), KVANorm: norm("kv_a_layernorm"),
+		LatentAttention: kv.LatentAttention{
+			Attention: kv.Attention{Heads: b.c.Heads, Scale: b.c.AttentionScale, Rope: b.rope(i)}, Keys: keys, Values: values,
+		},
+		layer: i, Latents: b.c.Latents,
 	}
+}
+
+// absorbed cuts [Heads * (Plain + Value), KV] into what brings queries to the latent, [Heads, Plain, KV], and what makes values of it,
+// [Heads, KV, Value].
+func (b builder) absorbed(name string) (keys, values nn.HeadLinear) {
+	w := b.c.Latents
+	whole := b.w.Take(b.layer + name)
+	defer whole.Close()
+	all := b.s.Reshape(whole, b.c.Heads, w.Plain+w.Value, w.KV)
+	cut := func(a *mlx.Array) nn.HeadLinear {
+		return nn.HeadLinear{Weight: b.once(b.s.Contiguous(a, false)), Kernel: b.packs}
+	}
+	return cut(b.s.SliceAxis(all, 1, 0, w.Plain)), cut(b.s.Swapaxes(b.s.SliceAxis(all, 1, w.Plain, w.Plain+w.Value), -1, -2))
 }
 
 // Out is the output projection.
@@ -77,32 +107,9 @@ func (a LatentAttention) Out() nn.Linear { return a.OProj }
 func (a LatentAttention) Forward(s *mlx.Scope, norm nn.Norm, h *mlx.Array, pass *kv.Pass) *mlx.Array {
 	x, fused := before(s, norm, h)
 	x = fused.Forward(s, x)
-	heads := func(x *mlx.Array) *mlx.Array { return s.Reshape(x, 1, pass.Tokens(), a.Heads, -1) }
-	cut := func(x *mlx.Array, from, to int) *mlx.Array { return s.SliceAxis(x, -1, from, to) }
-
-	q := heads(nn.Project(s, a.QANorm, a.QAProj.Forward(s, x), a.QBProj))  // [1, T, Hq, Plain + Rotated]
-	latent := a.KVAProj.Forward(s, x)                                      // [1, T, KV + Rotated]
-	kv := heads(nn.Project(s, a.KVANorm, cut(latent, 0, a.KV), a.KVBProj)) // [1, T, Hq, Plain + Value]
-	rotated := s.ExpandDims(cut(latent, a.KV, a.KV+a.Rotated), 2)          // [1, T, 1, Rotated]: all heads share it
-
-	q = a.wide(s, cut(q, a.Plain, a.Plain+a.Rotated), cut(q, 0, a.Plain))
-	k := a.wide(s, s.BroadcastTo(rotated, 1, pass.Tokens(), a.Heads, a.Rotated), cut(kv, 0, a.Plain))
-	v := a.wide(s, cut(kv, a.Plain, a.Plain+a.Value))
-	o := heads(pass.Attend(s, a.layer, s.Concat(-1, q, k, v), a.Attention))
-	return s.Reshape(cut(o, 0, a.Value), 1, pass.Tokens(), -1)
-}
-
-// wide is the parts of each head side by side, filled with zeros to the cache's width: [1, T, Heads * HeadDim].
-func (a LatentAttention) wide(s *mlx.Scope, parts ...*mlx.Array) *mlx.Array {
-	width := 0
-	for _, p := range parts {
-		if p.NDim() != 4 {
-			return p // an earlier error left an inert array
-		}
-		width += p.Dim(-1)
-	}
-	if width < a.headDim {
-		parts = append(parts, s.Zeros([]int{1, parts[0].Dim(1), a.Heads, a.headDim - width}, parts[0].DType()))
-	}
-	return s.Reshape(s.Concat(-1, parts...), 1, parts[0].Dim(1), -1)
+	q := nn.Project(s, a.QANorm, a.QAProj.Forward(s, x), a.QBProj) // [1, T, Hq (Plain + Rotated)]
+	row := a.KVAProj.Forward(s, x)                                 // [1, T, KV + Rotated]
+	latent := a.KVANorm.Forward(s, s.SliceAxis(row, -1, 0, a.KV))
+	row = s.Concat(-1, latent, s.SliceAxis(row, -1, a.KV, a.KV+a.Rotated))
+	return pass.AttendLatent(s, a.layer, q, row, a.LatentAttention)
 }

@@ -107,19 +107,26 @@ func until(t *testing.T, e *engine.Engine, fact func(s *cladev1.StatsResponse) b
 
 // What was on disk when the engine closed is used by the next one, to the message border where another chat parts.
 func TestARestartKeepsWhatIsOnDisk(t *testing.T) {
+	for _, name := range []string{testModel, "minicpm3-a"} {
+		t.Run(name, func(t *testing.T) { restartsFromDisk(t, tinyPaths[name]) })
+	}
+}
+
+func restartsFromDisk(t *testing.T, path string) {
+	t.Helper()
 	dir, id := filepath.Join(t.TempDir(), "prefix"), prefix.Identity{"tiny"}
-	cold := open(t, tinyPaths[testModel], mlx.Float32, 512)
+	cold := open(t, path, mlx.Float32, 512)
 	start := func(borders ...uint32) *cladev1.GenerateStart {
 		return &cladev1.GenerateStart{MaxTokens: ptr(uint32(20)), Sampling: &cladev1.Sampling{IgnoreEos: ptr(true)}, RestorePoints: borders}
 	}
-	system, chat := tiny.Prompt(300, 256), tiny.Prompt(440, 256)
-	first := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
+	system, chat := tiny.Prompt(300, everyVocab), tiny.Prompt(440, everyVocab)
+	first := openConfig(t, path, onDisk(t, dir, id))
 	want := generate(t, first, chat, start(300))
 	require.Zero(t, want.finish.Usage.CachedTokens)
 	require.NoError(t, first.Close(), "what waits is written")
 
-	second := openConfig(t, tinyPaths[testModel], onDisk(t, dir, id))
-	other := append(slices.Clone(system), tiny.Prompt(90, 251)...)
+	second := openConfig(t, path, onDisk(t, dir, id))
+	other := append(slices.Clone(system), tiny.Prompt(90, 191)...)
 	got := generate(t, second, other, start(300))
 	require.EqualValues(t, 300, got.finish.Usage.CachedTokens, "a different chat with the same beginning")
 	require.Equal(t, generate(t, cold, other, start()).ids, got.ids)
@@ -133,7 +140,7 @@ func TestARestartKeepsWhatIsOnDisk(t *testing.T) {
 	require.Zero(t, stats.PrefixDiskFailures)
 	require.NoError(t, second.Close())
 
-	third := openConfig(t, tinyPaths[testModel], onDisk(t, dir, prefix.Identity{"tiny", "another dtype"}))
+	third := openConfig(t, path, onDisk(t, dir, prefix.Identity{"tiny", "another dtype"}))
 	require.Zero(t, generate(t, third, again, start(300)).finish.Usage.CachedTokens, "what another model kept is none of this one's")
 }
 

@@ -25,7 +25,7 @@ type Model struct {
 // New builds the graph over loaded tensors, which it takes over, to compute in dtype. It runs on the worker's thread.
 func New(s *mlx.Scope, c Config, w *weights.Tensors, dtype mlx.DType) *Model {
 	m := &Model{EmbedTokens: nn.NewEmbedding(w, "model.embed_tokens", dtype), config: c, tensors: w}
-	b := builder{s: s, c: &m.config, w: w, owned: &m.owned}
+	b := builder{s: s, c: &m.config, w: w, owned: &m.owned, packs: m.EmbedTokens.Packed != nil}
 	if factors := cmp.Or(w.Get(ggufFreqs), w.Get(ggufLong)); factors != nil {
 		b.global = nn.NewRopeFactors(s, c.Rope, factors)
 	} else {

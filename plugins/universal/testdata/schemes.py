@@ -1,10 +1,12 @@
-"""Writes the goldens of the KV schemes: a llama in numpy whose attention is over coded rows, over a tiny checkpoint.
+"""Writes the goldens of the KV schemes: a llama and a minicpm3 in numpy whose attention is over coded rows, over tiny checkpoints.
 
   go run ./sdk/plugintest/tiny/cmd/tiny -out DIR
-  python plugins/universal/testdata/schemes.py DIR sdk/kv > plugins/universal/testdata/schemes.json
+  go run ./sdk/plugintest/tiny/cmd/tiny -family dense -out DENSE
+  python plugins/universal/testdata/schemes.py DIR sdk/kv DENSE > plugins/universal/testdata/schemes.json
 
 Everything is float64 but what is coded, which is float32 as docs/kv.md has it: each token's rotated keys and its values go through the
-codes of sdk/kv/testdata/reference.py, and attention is the plain definition over what the codes stand for. For each scheme: the logits
+codes of sdk/kv/testdata/reference.py, and attention is the plain definition over what the codes stand for. Of minicpm3 it is a token's
+row, rotated channels and latent, that goes through them; keys and values of heads are expanded from what the codes stand for. For each scheme: the logits
 (float32, base64) of some positions of 300 ids. Needs numpy alone.
 """
 import base64
@@ -80,11 +82,12 @@ def coded(x, code):
     return np.stack([np.stack([code(h) for h in t]) for t in x.astype(F)]).astype(np.float64) if code is not same else x
 
 
-def attend(q, k, v, window):
+def attend(q, k, v, window, keep=0):
     n, heads, d = q.shape
     group = heads // k.shape[1]
-    seen = np.tril(np.ones((n, n), bool)) & ~np.tril(np.ones((n, n), bool), -window if window else -n)
-    out = np.empty_like(q)
+    causal = np.tril(np.ones((n, n), bool))
+    seen = causal & (~np.tril(causal, -window if window else -n) | (np.arange(n) < keep))
+    out = np.empty((n, heads, v.shape[-1]))
     for h in range(heads):
         s = np.where(seen, q[:, h] @ k[:, h // group].T / np.sqrt(d), -np.inf)
         p = np.exp(s - s.max(-1, keepdims=True))
@@ -92,7 +95,8 @@ def attend(q, k, v, window):
     return out
 
 
-def logits(config, w, ids, codes, start):
+def logits(config, w, ids, codes, start, bound=(0, 0)):
+    """bound is what layers see that would attend to all: tokens back, and first ones."""
     heads, kv, d, eps = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"], config["rms_norm_eps"]
     base = config["rope_theta"]
     kinds = config.get("layer_types") or ["full_attention"] * config["num_hidden_layers"]
@@ -103,9 +107,9 @@ def logits(config, w, ids, codes, start):
         q, k, v = ((y @ w[p + f"self_attn.{m}_proj.weight"].T).reshape(n, -1, d) for m in "qkv")
         q, k = rotate(q, base), rotate(k, base)
         keys, values = codes(i)
-        window = config["sliding_window"] if kind == "sliding_attention" else 0
-        o = attend(q, coded(k, keys), coded(v, values), window)
-        o[:start] = attend(q, k, v, window)[:start]
+        window, keep = (config["sliding_window"], 0) if kind == "sliding_attention" else bound
+        o = attend(q, coded(k, keys), coded(v, values), window, keep)
+        o[:start] = attend(q, k, v, window, keep)[:start]
         x = x + o.reshape(n, -1) @ w[p + "self_attn.o_proj.weight"].T
         y = norm(x, w[p + "post_attention_layernorm.weight"], eps)
         g = y @ w[p + "mlp.gate_proj.weight"].T
@@ -114,20 +118,69 @@ def logits(config, w, ids, codes, start):
     return x @ w.get("lm_head.weight", w["model.embed_tokens.weight"]).T
 
 
-def main(folder):
+def divided(x, base, factors, scale):
+    """Longrope: rotated by divided frequencies, and longer."""
+    n, _, d = x.shape
+    angle = np.arange(n)[:, None] * base ** (-np.arange(0, d, 2) / d) / np.array(factors)
+    c, s, a, b = np.cos(angle)[:, None], np.sin(angle)[:, None], scale * x[..., : d // 2], scale * x[..., d // 2 :]
+    return np.concatenate([a * c - b * s, b * c + a * s], -1)
+
+
+def latent_logits(config, w, ids, codes, start):
+    heads, eps, hidden, layers = (config[k] for k in ("num_attention_heads", "rms_norm_eps", "hidden_size", "num_hidden_layers"))
+    rank, plain, turning = config["kv_lora_rank"], config["qk_nope_head_dim"], config["qk_rope_head_dim"]
+    scaling = config["rope_scaling"]
+    original = scaling["original_max_position_embeddings"]
+    longer = np.sqrt(1 + np.log(config["max_position_embeddings"] / original) / np.log(original))
+    residual = config["scale_depth"] / np.sqrt(layers)
+    x, n = w["model.embed_tokens.weight"][ids] * config["scale_emb"], len(ids)
+
+    def turned(a):
+        return divided(a, config["rope_theta"], scaling["long_factor"], longer)
+
+    for i in range(layers):
+        p = f"model.layers.{i}."
+        a = p + "self_attn."
+        y = norm(x, w[p + "input_layernorm.weight"], eps)
+        q = norm(y @ w[a + "q_a_proj.weight"].T, w[a + "q_a_layernorm.weight"], 1e-5) @ w[a + "q_b_proj.weight"].T
+        q = q.reshape(n, heads, -1)
+        q = np.concatenate([turned(q[..., plain:]), q[..., :plain]], -1)
+        row = y @ w[a + "kv_a_proj_with_mqa.weight"].T
+        row = np.concatenate([turned(row[:, None, rank:]), norm(row[:, :rank], w[a + "kv_a_layernorm.weight"], 1e-5)[:, None]], -1)
+
+        def attended(row):
+            kv = (row[:, 0, turning:] @ w[a + "kv_b_proj.weight"].T).reshape(n, heads, -1)
+            k = np.concatenate([np.repeat(row[..., :turning], heads, 1), kv[..., :plain]], -1)
+            return attend(q, k, kv[..., plain:], 0)
+
+        o = attended(coded(row, codes(i)[0]))
+        o[:start] = attended(row)[:start]
+        x = x + residual * (o.reshape(n, -1) @ w[a + "o_proj.weight"].T)
+        y = norm(x, w[p + "post_attention_layernorm.weight"], eps)
+        g = y @ w[p + "mlp.gate_proj.weight"].T
+        x = x + residual * ((g / (1 + np.exp(-g)) * (y @ w[p + "mlp.up_proj.weight"].T)) @ w[p + "mlp.down_proj.weight"].T)
+    return norm(x, w["model.norm.weight"], eps) / (hidden / config["dim_model_base"]) @ w["lm_head.weight"].T
+
+
+def main(folder, dense):
     out = []
-    for name in ("llama-untied-headdim", "llama-sliding"):
-        config, w = json.loads((folder / name / "config.json").read_text()), tensors(folder / name)
+    for name in ("llama-untied-headdim", "llama-sliding", "minicpm3-a"):
+        latent = name == "minicpm3-a"
+        path = (dense if latent else folder) / name
+        config, w = json.loads((path / "config.json").read_text()), tensors(path)
         config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
         ids = [(i * i * 31 + i * 7 + 11) % config["vocab_size"] for i in range(LENGTH)]
         for scheme, (codes, start) in SCHEMES.items():
             if name == "llama-sliding" and scheme not in ("native", "bf16"):
                 continue  # its heads are 16 wide
-            made = logits(config, w, ids, codes, start)
+            if latent and scheme in ("turbo:k8v3", "affine:3g32"):
+                continue  # its rows are keys and values at once; and three bits lie too far apart for it
+            made = (latent_logits if latent else logits)(config, w, ids, codes, start)
             rows = {str(r): made[r].astype("<f4") for r in ROWS}
             out.append({"name": name, "scheme": scheme, "rows": {r: base64.b64encode(v.tobytes()).decode() for r, v in rows.items()}})
     print("[\n" + ",\n".join(json.dumps(o) for o in out) + "\n]")
 
 
-with np.errstate(all="ignore"):
-    main(Path(sys.argv[1]))
+if __name__ == "__main__":
+    with np.errstate(all="ignore"):
+        main(Path(sys.argv[1]), Path(sys.argv[3]))

@@ -198,7 +198,7 @@ func rowRecipes() []rowRecipe {
 		{"internlm3-b", "internlm3", with(small, "tie_word_embeddings", true), rowTensors{norms: preNorms, mean: 1}, 4},
 		{"minicpm-a", "minicpm", minicpm, rowTensors{norms: preNorms, mean: 1, head: true}, 0},
 		{"minicpm-b", "minicpm", with(small, flat(minicpm)...), rowTensors{norms: preNorms, mean: 1, head: true}, 4},
-		{"minicpm3-a", "minicpm3", latents(nil, 32, 32, 16, 16), rowTensors{norms: preNorms, mean: 1, latent: true, head: true}, 0},
+		{"minicpm3-a", "minicpm3", latents(nil, 32, 48, 16, 16), rowTensors{norms: preNorms, mean: 1, latent: true, head: true}, 0},
 		{"minicpm3-b", "minicpm3", latents(small, 64, 32, 8, 8), rowTensors{norms: preNorms, mean: 1, latent: true, head: true}, 4},
 	}
 }
