@@ -37,6 +37,7 @@ func (a *app) addModelFlags(cmd *cobra.Command) *modelFlags {
 	a.bind(flags, "device", "model.device", "exact device string, or auto")
 	a.bind(flags, "dtype", "model.dtype", "native, float32, bfloat16 or float16")
 	a.bind(flags, "kv", "model.kv", "KV cache scheme: native, f32, bf16, BITS, affine:BITSgGROUP, turbo:kNvM, layers:I-J=BITS, or config")
+	a.bind(flags, "kv-window", "model.kv_window", "TOKENS or TOKENS+KEEP: attend to the last TOKENS and the first KEEP (4) instead of all (0: all)")
 	a.bind(flags, "max-generation", "model.max_generation", "most tokens of one answer (0: the context)")
 	a.bind(flags, "rows", "model.rows", "sequences that generate at once (0: the family's own)")
 	a.bind(flags, "prefill-chunk", "model.prefill_chunk", "most prompt tokens of one evaluation (0: the default)")
@@ -80,7 +81,7 @@ func (f *modelFlags) wishes(c *config.Config) loader.Wishes {
 	return loader.Wishes{
 		Wishes: compose.Wishes{
 			Device: m.Device, DType: m.DType, KV: wished(c, "model.kv", m.KV), Context: m.Context, Threads: m.Threads,
-			Kernels: wished(c, "model.kernels", m.Kernels), Pin: m.Pin, NUMA: m.NUMA, Deterministic: m.Deterministic, Paging: m.Paging, Rows: m.Rows,
+			Kernels: wished(c, "model.kernels", m.Kernels), Pin: m.Pin, NUMA: m.NUMA, Deterministic: m.Deterministic, Paging: m.Paging, KVWindow: m.KVWindow, Rows: m.Rows,
 			PrefillChunk: m.PrefillChunk, MaxGeneration: m.MaxGeneration, PrefixCache: wished(c, "model.prefix_cache", strconv.FormatUint(m.PrefixCache, 10)),
 			AdapterBytes: m.AdapterMemory,
 			PrefixDisk:   m.PrefixDisk, PrefixDiskDir: prefixDir(c),

@@ -51,6 +51,7 @@ type Wishes struct {
 	NUMA          string // interleave, or a memory node
 	Deterministic string
 	Paging        string
+	KVWindow      string // TOKENS or TOKENS+KEEP
 	Rows          uint32
 	PrefillChunk  uint32
 	MaxGeneration uint32
@@ -131,7 +132,7 @@ type Composition struct {
 func Resolve(in Input) (*Composition, error) {
 	c := &Composition{Proto: &cladev1.Composition{}, in: in, wanted: in.Wishes.Device}
 	for _, step := range []func() error{
-		c.device, c.dtype, c.kv, c.paging, c.context, c.kernels, c.deterministic, c.counts, c.prefixes, c.placement, c.auxiliaries,
+		c.device, c.dtype, c.kv, c.window, c.paging, c.context, c.kernels, c.deterministic, c.counts, c.prefixes, c.placement, c.auxiliaries,
 	} {
 		if err := step(); err != nil {
 			return nil, err

@@ -100,6 +100,14 @@ func wishesOf(t require.TestingT, c *Composition) Wishes {
 			w.Deterministic = f.Value
 		case "paging":
 			w.Paging = f.Value
+		case "kv_window":
+			if f.Value != "0" {
+				w.KVWindow = f.Value
+			}
+		case "kv_keep":
+			if w.KVWindow != "" {
+				w.KVWindow += "+" + f.Value
+			}
 		case "rows":
 			w.Rows = number()
 		case "prefill_chunk":
@@ -159,7 +167,7 @@ func TestNoWishSurvivesUnread(t *testing.T) {
 	base, err := Resolve(in)
 	require.NoError(t, err)
 	texts := map[string]string{
-		"Device": "cuda-sm90", "DType": "float32", "KV": "4@9", "Kernels": "off", "Pin": "0", "NUMA": "0", "Deterministic": "false", "Paging": "true", "PrefixCache": "77",
+		"Device": "cuda-sm90", "DType": "float32", "KV": "4@9", "Kernels": "off", "Pin": "0", "NUMA": "0", "Deterministic": "false", "Paging": "true", "PrefixCache": "77", "KVWindow": "77",
 		"PrefixDiskDir": "/elsewhere",
 	}
 	typ := reflect.TypeFor[Wishes]()

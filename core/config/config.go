@@ -75,6 +75,7 @@ type ModelDefaults struct {
 	NUMA          string
 	Deterministic string
 	Paging        string
+	KVWindow      string
 	Rows          uint32
 	PrefillChunk  uint32
 	MaxGeneration uint32

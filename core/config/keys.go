@@ -81,6 +81,7 @@ var keys = []key{
 		set: oneOf(func(c *Config) *string { return &c.Model.DType }, "native", "float32", "bfloat16", "float16"),
 	},
 	{name: "model.kv", def: "native", doc: "KV cache scheme: native, f32, bf16, BITS, affine:BITSgGROUP, turbo:kNvM, layers:I-J=BITS, or config", set: text(func(c *Config) *string { return &c.Model.KV })},
+	{name: "model.kv_window", def: "0", doc: "TOKENS or TOKENS+KEEP: attend to the last TOKENS and the first KEEP (4) instead of all, and keep no others; 0: all", set: text(func(c *Config) *string { return &c.Model.KVWindow })},
 	{name: "model.context", def: "0", doc: "tokens of context; 0: the model's own", set: number32(func(c *Config) *uint32 { return &c.Model.Context })},
 	{name: "model.max_generation", def: "0", doc: "most tokens of one answer; 0: the context", set: number32(func(c *Config) *uint32 { return &c.Model.MaxGeneration })},
 	{name: "model.rows", def: "0", doc: "sequences that generate at once; 0: the family's own", set: number32(func(c *Config) *uint32 { return &c.Model.Rows })},

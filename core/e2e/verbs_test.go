@@ -58,6 +58,26 @@ func TestAPagedModelGivesTheSameTokensAndSaysThatItIsPaged(t *testing.T) {
 	require.Regexp(t, `(?m)paging +true +.*user`, shown)
 }
 
+func TestAWindowedModelKeepsNoMoreThanItsWindowAndSaysSo(t *testing.T) {
+	model, ids := checkpoint(t, "llama-f32"), write(t, filepath.Join(t.TempDir(), "ids"), strings.Repeat("7 8 9 ", 100))
+	var all, windowed struct {
+		TokenIDs   []int32 `json:"token_ids"`
+		Provenance struct{ Notes []string }
+	}
+	args := []string{"generate", model, "--ids", ids, "--max-tokens", "24", "--ignore-eos", "--temperature", "1", "--seed", "5", "--json"}
+	jsonOf(t, &all, args...)
+	jsonOf(t, &windowed, append(args, "--kv-window", "40")...)
+	require.Len(t, windowed.TokenIDs, 24)
+	require.NotEqual(t, all.TokenIDs, windowed.TokenIDs)
+	require.Contains(t, strings.Join(windowed.Provenance.Notes, " "), "kv_window: attention sees the last 40 tokens and the first 4")
+	shown := ok(t, "show", model, "--kv-window", "40+8")
+	require.Regexp(t, `(?m)kv_window +40 +.*user`, shown)
+	require.Regexp(t, `(?m)kv_keep +8 +.*user`, shown)
+	require.Contains(t, shown, "layers that would attend to all positions see 40, and the first 8")
+	config := write(t, filepath.Join(t.TempDir(), "clade.yaml"), "model: {kv_window: 30+0}\n")
+	require.Regexp(t, `(?m)kv_window +30 +.*user`, ok(t, "show", model, "--config", config))
+}
+
 func TestSeedDecidesASampledAnswer(t *testing.T) {
 	model := talker(t)
 	sample := func(args ...string) string {
@@ -130,6 +150,9 @@ func TestErrorsAreOneLineWithTheExitCodeOfTheirKind(t *testing.T) {
 		{"malformed fingerprint", []string{"run", dense, "hi", "--artifact-fingerprint", "x"}, 2, "hf:ORG/NAME@revision"},
 		{"missing implementation", []string{"run", dense, "hi", "--implementation", "i"}, 3, "implementation i is not registered"},
 		{"quantized cache", []string{"generate", dense, "--ids", ids, "--kv", "4"}, 2, "kv"},
+		{"a window that is none", []string{"generate", dense, "--ids", ids, "--kv-window", "0+4"}, 2, "TOKENS+KEEP"},
+		{"more kept than a tile", []string{"generate", dense, "--ids", ids, "--kv-window", "40+300"}, 2, "kv_window"},
+		{"a window and blocks", []string{"generate", dense, "--ids", ids, "--kv-window", "40", "--paging"}, 2, "no layer attends to all positions"},
 		{"no kv_config.json", []string{"generate", dense, "--ids", ids, "--kv", "config"}, 2, "kv_config.json"},
 		{"transcribing with a chat model", []string{"transcribe", dense, "a.wav"}, 3, "clade run MODEL"},
 		{"unknown flag", []string{"run", "--nonsense"}, 2, "nonsense"},

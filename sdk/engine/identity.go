@@ -43,7 +43,11 @@ func (b *Backend) identity(ctx context.Context, files *prefix.Disk, spec *cladev
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := proto.MarshalOptions{Deterministic: true}.Marshal(&cladev1.Composition{Kv: spec.Composition.GetKv()})
+	stored := &cladev1.Composition{Kv: spec.Composition.GetKv()}
+	if d.window > 0 {
+		stored.KvWindow, stored.KvKeep = spec.Composition.KvWindow, spec.Composition.KvKeep
+	}
+	scheme, err := proto.MarshalOptions{Deterministic: true}.Marshal(stored)
 	if err != nil {
 		return nil, err
 	}

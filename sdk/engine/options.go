@@ -13,6 +13,8 @@ func Options() []*cladev1.Option {
 		{Path: "kv.layers", Doc: "affine codes for the layers listed; the others are native"},
 		{Path: "kv.turbo", Doc: "rotated codes (docs/kv.md), of 2, 3, 4, 5 or 8 bits, for layers that attend to all positions"},
 		{Path: "kv.start", Doc: "the token from which on caches are coded; native before, and all converted there"},
+		{Path: "kv_window", Doc: "layers that attend to all positions see, and keep, so many tokens back and kv_keep first ones; other tokens than without"},
+		{Path: "kv_keep", Doc: "how many first tokens stay beside kv_window, at most 256"},
 		{Path: "paging", Doc: "layers that attend to all positions are kept in blocks of 256 tokens, which requests with the same beginning share; same tokens"},
 		{Path: "rows", Doc: "requests that run at once, 1 when absent; others wait, by priority"},
 		{Path: "prefill_chunk", Doc: "most prompt tokens of one evaluation; results do not depend on it"},

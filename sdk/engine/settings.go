@@ -10,6 +10,7 @@ import (
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/family"
+	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
 )
 
@@ -21,6 +22,9 @@ const defaultChunk = 256
 
 // maxRows is far above what a person's machine serves at once.
 const maxRows = 256
+
+// maxWindow is beyond any context.
+const maxWindow = 1 << 30
 
 // maxDepth is beyond any depth that pays.
 const maxDepth = 64
@@ -42,6 +46,7 @@ type settings struct {
 	rows          int
 	kv            family.KV
 	paging        bool
+	window, keep  int      // of layers that attend to all positions; 0: they do
 	depth         int      // most tokens drafted for a row at once; 0: none are
 	preset        []string // ids of the adapters of requests that name none
 	adapterBytes  int64    // for adapters loaded later
@@ -54,7 +59,7 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 		chunk: int(c.GetPrefillChunk()), context: int(c.GetContext()), maxGeneration: int(c.GetMaxGeneration()),
 		preset: c.GetAdapters(), adapterBytes: int64(min(c.GetAdapterBytes(), 1<<50)),
 		budget: int64(c.GetMemoryBudgetBytes()), prefixBytes: int64(min(c.GetPrefixCacheBytes(), math.MaxInt64)), kernelPolicy: c.GetKernels(), deterministic: c.GetDeterministic(),
-		paging: c.GetPaging(),
+		paging: c.GetPaging(), window: int(c.GetKvWindow()), keep: int(c.GetKvKeep()),
 	}
 	if c.PrefillChunk == nil {
 		out.chunk = defaultChunk
@@ -76,6 +81,9 @@ func settle(c *cladev1.Composition, devices []mlx.Device) (settings, error) {
 	}
 	if out.chunk < 1 {
 		return out, invalid("prefill_chunk", "at least one token is needed")
+	}
+	if out.keep > kv.Step || out.keep > 0 && out.window == 0 || out.window > maxWindow {
+		return out, invalid("kv_window", "%d tokens and the first %d: at most %d and %d", out.window, out.keep, maxWindow, kv.Step)
 	}
 	out.kv.Plain = family.NativeKV
 	if c.GetKv().GetScheme() != nil {

@@ -435,8 +435,11 @@ type Composition struct {
 	// Most bytes of files that keep them beyond the process, and the folder, an absolute path; 0 or absent: none are written or read.
 	PrefixDiskBytes *uint64 `protobuf:"varint,20,opt,name=prefix_disk_bytes,json=prefixDiskBytes,proto3,oneof" json:"prefix_disk_bytes,omitempty"`
 	PrefixDiskDir   *string `protobuf:"bytes,21,opt,name=prefix_disk_dir,json=prefixDiskDir,proto3,oneof" json:"prefix_disk_dir,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Layers that attend to all positions see, and keep, the last kv_window tokens and the first kv_keep alone; absent or 0: all.
+	KvWindow      *uint32 `protobuf:"varint,23,opt,name=kv_window,json=kvWindow,proto3,oneof" json:"kv_window,omitempty"`
+	KvKeep        *uint32 `protobuf:"varint,24,opt,name=kv_keep,json=kvKeep,proto3,oneof" json:"kv_keep,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Composition) Reset() {
@@ -621,6 +624,20 @@ func (x *Composition) GetPrefixDiskDir() string {
 		return *x.PrefixDiskDir
 	}
 	return ""
+}
+
+func (x *Composition) GetKvWindow() uint32 {
+	if x != nil && x.KvWindow != nil {
+		return *x.KvWindow
+	}
+	return 0
+}
+
+func (x *Composition) GetKvKeep() uint32 {
+	if x != nil && x.KvKeep != nil {
+		return *x.KvKeep
+	}
+	return 0
 }
 
 type KvScheme struct {
@@ -1367,7 +1384,7 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	" \x01(\bR\n" +
 	"fromCallerB\x17\n" +
 	"\x15_artifact_fingerprintB\x15\n" +
-	"\x13_config_fingerprint\"\xc6\b\n" +
+	"\x13_config_fingerprint\"\xa0\t\n" +
 	"\vComposition\x12\x1b\n" +
 	"\x06device\x18\x01 \x01(\tH\x00R\x06device\x88\x01\x01\x12\x19\n" +
 	"\x05dtype\x18\x02 \x01(\tH\x01R\x05dtype\x88\x01\x01\x12'\n" +
@@ -1392,7 +1409,9 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\x12prefix_cache_bytes\x18\x13 \x01(\x04H\x0fR\x10prefixCacheBytes\x88\x01\x01\x12(\n" +
 	"\radapter_bytes\x18\x16 \x01(\x04H\x10R\fadapterBytes\x88\x01\x01\x12/\n" +
 	"\x11prefix_disk_bytes\x18\x14 \x01(\x04H\x11R\x0fprefixDiskBytes\x88\x01\x01\x12+\n" +
-	"\x0fprefix_disk_dir\x18\x15 \x01(\tH\x12R\rprefixDiskDir\x88\x01\x01B\t\n" +
+	"\x0fprefix_disk_dir\x18\x15 \x01(\tH\x12R\rprefixDiskDir\x88\x01\x01\x12 \n" +
+	"\tkv_window\x18\x17 \x01(\rH\x13R\bkvWindow\x88\x01\x01\x12\x1c\n" +
+	"\akv_keep\x18\x18 \x01(\rH\x14R\x06kvKeep\x88\x01\x01B\t\n" +
 	"\a_deviceB\b\n" +
 	"\x06_dtypeB\x05\n" +
 	"\x03_kvB\t\n" +
@@ -1414,7 +1433,11 @@ const file_clade_v1_model_proto_rawDesc = "" +
 	"\x13_prefix_cache_bytesB\x10\n" +
 	"\x0e_adapter_bytesB\x14\n" +
 	"\x12_prefix_disk_bytesB\x12\n" +
-	"\x10_prefix_disk_dir\"\xd8\x01\n" +
+	"\x10_prefix_disk_dirB\f\n" +
+	"\n" +
+	"_kv_windowB\n" +
+	"\n" +
+	"\b_kv_keep\"\xd8\x01\n" +
 	"\bKvScheme\x12\x16\n" +
 	"\x05plain\x18\x01 \x01(\tH\x00R\x05plain\x12,\n" +
 	"\x06affine\x18\x02 \x01(\v2\x12.clade.v1.KvAffineH\x00R\x06affine\x12,\n" +
