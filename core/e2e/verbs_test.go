@@ -73,7 +73,7 @@ func TestAWindowedModelKeepsNoMoreThanItsWindowAndSaysSo(t *testing.T) {
 	shown := ok(t, "show", model, "--kv-window", "40+8")
 	require.Regexp(t, `(?m)kv_window +40 +.*user`, shown)
 	require.Regexp(t, `(?m)kv_keep +8 +.*user`, shown)
-	require.Contains(t, shown, "layers that would attend to all positions see 40, and the first 8")
+	require.Contains(t, shown, "attention sees the last 40 tokens and the first 8")
 	config := write(t, filepath.Join(t.TempDir(), "clade.yaml"), "model: {kv_window: 30+0}\n")
 	require.Regexp(t, `(?m)kv_window +30 +.*user`, ok(t, "show", model, "--config", config))
 }
