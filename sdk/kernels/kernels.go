@@ -89,7 +89,7 @@ func (r Registry) test(k Kernel) (cladev1.SelfTest, string) {
 	case r.library == nil:
 		return cladev1.SelfTest_SELF_TEST_MISSING, r.reason
 	case !r.library.Has(k.Name):
-		return cladev1.SelfTest_SELF_TEST_MISSING, "the runtime's libcladekernels does not have it"
+		return describeLack(r.library, k.Name)
 	}
 	if err := r.library.SelfTest(k.Name); err != nil {
 		return cladev1.SelfTest_SELF_TEST_FAILED, err.Error()
