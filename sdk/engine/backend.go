@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -36,6 +37,9 @@ type Backend struct {
 	kernels atomic.Pointer[kernels.Registry]
 	own     atomic.Pointer[kernels.Registry] // of the plugin's own library
 	ownLib  *kernels.OwnLibrary              // nil where it cannot be used
+	sources atomic.Pointer[kernels.Registry] // kernels that are compiled when they first run
+	// sourceKernels is nil where the runtime has no GPU that there are sources for.
+	sourceKernels *kernels.Sources
 }
 
 func newBackend(f Family) *Backend {
@@ -46,12 +50,14 @@ func newBackend(f Family) *Backend {
 		own = f.Own.Registry()
 	}
 	b.own.Store(&own)
+	sources := kernels.GPU()
+	b.sources.Store(&sources)
 	return b
 }
 
 // Kernels reports the kernels and what the loaded runtime makes of them.
 func (b *Backend) Kernels() []*cladev1.Kernel {
-	return append(b.kernels.Load().Describe(), b.own.Load().Describe()...)
+	return slices.Concat(b.kernels.Load().Describe(), b.sources.Load().Describe(), b.own.Load().Describe())
 }
 
 // LoadRuntime opens MLX.
@@ -69,6 +75,7 @@ func (b *Backend) LoadRuntime(dir string) (*cladev1.Runtime, []*cladev1.Device, 
 	}
 	b.kernels.Store(&loaded)
 	b.loadOwn()
+	b.loadSources()
 	b.guidance, b.noGuidance = loadGuidance(r)
 	info := r.Info()
 	var devices []*cladev1.Device

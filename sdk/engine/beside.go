@@ -127,7 +127,7 @@ func (b *Backend) readHead(a *artifact.Artifact, wish *cladev1.Draft, targetFile
 	one := beside{name: filepath.Base(a.Path), depth: target.depth, draft: draft{settings: target.settings}, head: h.Build}
 	one.graph = target.graph
 	one.Blueprint = Blueprint{Layout: Layout{Vocab: target.Layout.Vocab, Caches: h.Caches}, Weights: h.Weights, TokenBytes: h.TokenBytes}
-	one.library = target.library
+	one.library, one.sources = target.library, target.sources
 	return one, nil
 }
 

@@ -58,6 +58,9 @@ func (b *Backend) identity(ctx context.Context, files *prefix.Disk, spec *cladev
 		"runtime", info.MLX, info.MLXC, info.Variant, "device", d.device.Name, "dtype", d.dtype.String(), "kv", string(scheme),
 	}
 	if d.library == nil {
+		if d.sources != nil {
+			id = append(id, "sources", d.sources.Revision())
+		}
 		return append(id, "stock"), nil
 	}
 	revision, err := d.library.Revision()

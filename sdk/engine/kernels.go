@@ -27,7 +27,8 @@ func (d *draft) chooseKernels(b *Backend) {
 	if d.kernelPolicy == kernelsFast {
 		names = append(names, kernels.LinearInt8.Name)
 	}
-	names = append(names, d.Weights.Kernels()...)
+	library, sources := d.weightKernels(b)
+	names = append(names, library...)
 	names = append(names, d.cacheKernels(b)...)
 	for _, name := range d.Kernels {
 		if b.library != nil && b.library.Has(name) {
@@ -54,6 +55,7 @@ func (d *draft) chooseKernels(b *Backend) {
 	if native {
 		d.library = b.library.Kernels
 	}
+	d.kernels = append(d.kernels, sources...)
 	d.chooseSampler(b)
 	d.chooseOwn(b, names)
 }
@@ -103,7 +105,15 @@ func (d *draft) notes() []string {
 	if d.library != nil && len(d.Unfused) > 0 {
 		notes = append(notes, fmt.Sprintf("MLX operations compute %s: there are no kernels for them", strings.Join(d.Unfused, ", ")))
 	}
-	q, held := d.Weights.Quantized(), d.Weights.Held()
+	if d.sources != nil {
+		notes = append(notes, "trellis codes stay as they are: a kernel that MLX compiles for "+d.device.Name+" decodes them inside the product")
+	}
+	q, held := d.Weights.Dequantized(d.target()), d.Weights.Held()
+	for _, k := range d.kernels {
+		if !k.Native && strings.HasPrefix(k.Name, kernels.Trellis.Name) {
+			notes = append(notes, "trellis codes are decoded to float32 at load: "+k.Reason)
+		}
+	}
 	switch {
 	case q != "" && d.library == nil:
 		notes = append(notes, fmt.Sprintf("quantized weights (%s) are dequantized to float32 at load: no kernels read them packed", q))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/engine/prefix"
+	"github.com/clademl/clade/sdk/kernels"
 	"github.com/clademl/clade/sdk/kv"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/weights"
@@ -28,6 +29,7 @@ type draft struct {
 	graphReason string
 	kernels     []*cladev1.KernelChoice
 	library     *mlx.Kernels              // nil: stock operations
+	sources     *kernels.Sources          // take trellis codes on a GPU; nil: stock operations
 	sampler     *mlx.Kernels              // has the kernel that picks tokens; nil: stock operations
 	own         map[string]*mlx.Operation // of the plugin's own library, that run
 	beside      []beside                  // what goes with it
@@ -36,7 +38,7 @@ type draft struct {
 
 // target is what the weights are loaded for.
 func (d *draft) target() weights.Target {
-	return weights.Target{DType: d.dtype, Kernels: d.library, Int8: d.library != nil && d.kernelPolicy == kernelsFast}
+	return weights.Target{DType: d.dtype, Kernels: d.library, Sources: d.sources, Int8: d.library != nil && d.kernelPolicy == kernelsFast}
 }
 
 // plan sums what opening takes.
@@ -50,9 +52,9 @@ func (d *draft) plan() (*cladev1.Plan, error) {
 		return nil, err
 	}
 	held := fmt.Sprintf("%d values", d.Weights.Elements())
-	if q := d.Weights.Quantized(); q != "" && d.library == nil {
+	if q := d.Weights.Dequantized(d.target()); q != "" && d.library == nil {
 		held += "; " + q + " as float32"
-	} else if q != "" {
+	} else if q := d.Weights.Quantized(); q != "" {
 		held += "; " + q
 	}
 	kvBytes, kvTransient := d.kvBytes(), d.kvTransient()

@@ -10,11 +10,33 @@ type Parameters interface {
 	Packed(name string) *mlx.Packed
 }
 
-// Linear is y = x Wᵀ + b. Its matrix is an array or packed for the kernels.
+// Coded is a matrix [out, in] that a GPU's kernel decodes inside the product; a *kernels.TrellisMatrix is one.
+type Coded interface {
+	// Multiply maps x [.., in] to [.., out], of x's dtype.
+	Multiply(s *mlx.Scope, x *mlx.Array) *mlx.Array
+	// Lookup is rows by ids [..], as [.., in] of dtype.
+	Lookup(s *mlx.Scope, ids *mlx.Array, dtype mlx.DType) *mlx.Array
+}
+
+// WithCoded is Parameters of which some are coded.
+type WithCoded interface {
+	// Coded is a matrix, nil when it is an array or packed.
+	Coded(name string) Coded
+}
+
+func coded(p Parameters, name string) Coded {
+	if c, ok := p.(WithCoded); ok {
+		return c.Coded(name)
+	}
+	return nil
+}
+
+// Linear is y = x Wᵀ + b. Its matrix is an array, packed for the kernels or coded.
 type Linear struct {
-	Weight *mlx.Array // [out, in], nil when Packed
+	Weight *mlx.Array // [out, in], nil when Packed or Coded
 	Bias   *mlx.Array // [out], or nil
 	Packed *mlx.Packed
+	Coded  Coded
 
 	slot *slot // where adapters change it; nil: nowhere
 }
@@ -22,7 +44,7 @@ type Linear struct {
 // NewLinear finds path.weight and, where there is one, path.bias. A packed weight takes its bias along. Parameters that are Boarded
 // give it adapters.
 func NewLinear(s *mlx.Scope, p Parameters, path string) Linear {
-	l := Linear{Weight: p.Get(path + ".weight"), Bias: p.Get(path + ".bias"), Packed: p.Packed(path + ".weight"), slot: newSlot(p, path)}
+	l := Linear{Weight: p.Get(path + ".weight"), Bias: p.Get(path + ".bias"), Packed: p.Packed(path + ".weight"), Coded: coded(p, path+".weight"), slot: newSlot(p, path)}
 	if l.Packed == nil || l.Bias == nil {
 		return l
 	}
@@ -53,6 +75,13 @@ func (l Linear) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 func (l Linear) plain(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	if l.Packed != nil {
 		return s.PackedLinear(x, mlx.PackedLinear{Weights: []*mlx.Packed{l.Packed}})
+	}
+	if l.Coded != nil {
+		y := l.Coded.Multiply(s, x)
+		if l.Bias != nil {
+			y = s.Add(y, s.AsType(l.Bias, y.DType()))
+		}
+		return y
 	}
 	dtype := x.DType()
 	wide := l.Weight.DType() != dtype
@@ -150,17 +179,18 @@ func gated(s *mlx.Scope, norm RMSNorm, x *mlx.Array, gate, up Linear, kernel mlx
 	return byRows(s, x, cs, plain, apart)
 }
 
-// Embedding is a table of rows by token id. Its matrix is an array or packed for the kernels.
+// Embedding is a table of rows by token id. Its matrix is an array, packed for the kernels or coded.
 type Embedding struct {
-	Weight *mlx.Array // [vocab, hidden], nil when Packed
+	Weight *mlx.Array // [vocab, hidden], nil when Packed or Coded
 	Packed *mlx.Packed
+	Coded  Coded
 	// DType is what its rows are read as: the graph's compute dtype.
 	DType mlx.DType
 }
 
 // NewEmbedding finds path.weight.
 func NewEmbedding(p Parameters, path string, dtype mlx.DType) Embedding {
-	return Embedding{Weight: p.Get(path + ".weight"), Packed: p.Packed(path + ".weight"), DType: dtype}
+	return Embedding{Weight: p.Get(path + ".weight"), Packed: p.Packed(path + ".weight"), Coded: coded(p, path+".weight"), DType: dtype}
 }
 
 // Forward looks up ids [.., T] and returns [.., T, hidden].
@@ -168,13 +198,16 @@ func (e Embedding) Forward(s *mlx.Scope, ids *mlx.Array) *mlx.Array {
 	if e.Packed != nil {
 		return s.PackedEmbed(ids, e.Packed, e.DType)
 	}
+	if e.Coded != nil {
+		return e.Coded.Lookup(s, ids, e.DType)
+	}
 	return s.AsType(s.Take(e.Weight, ids, 0), e.DType)
 }
 
 // Head is a model's output head: the layer at path, or, where the model ties the two, the embedding's own matrix.
 func (e Embedding) Head(s *mlx.Scope, p Parameters, path string, tied bool) Linear {
 	if tied {
-		return Linear{Weight: e.Weight, Packed: e.Packed}
+		return Linear{Weight: e.Weight, Packed: e.Packed, Coded: e.Coded}
 	}
 	return NewLinear(s, p, path)
 }

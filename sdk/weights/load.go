@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/clademl/clade/sdk/kernels"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/nn"
 	"github.com/clademl/clade/sdk/weights/quant"
@@ -23,6 +24,7 @@ type Progress struct {
 type Tensors struct {
 	arrays map[string]*mlx.Array
 	packed map[string]*mlx.Packed
+	coded  map[string]*kernels.TrellisMatrix
 	board  *nn.Board
 }
 
@@ -32,7 +34,7 @@ func (t *Tensors) UseBoard(b *nn.Board) { t.board = b }
 // Board implements nn.Boarded.
 func (t *Tensors) Board() *nn.Board { return t.board }
 
-// Get is the parameter of that name, which Match has promised; nil for one that is packed, or for no Param.
+// Get is the parameter of that name, which Match has promised; nil for one that is packed or coded, or for no Param.
 func (t *Tensors) Get(name string) *mlx.Array { return t.arrays[name] }
 
 // Take is Get of what the caller closes from now on.
@@ -45,6 +47,14 @@ func (t *Tensors) Take(name string) *mlx.Array {
 // Packed is the matrix of that name in the kernels' memory; nil for an array.
 func (t *Tensors) Packed(name string) *mlx.Packed { return t.packed[name] }
 
+// Coded implements nn.WithCoded.
+func (t *Tensors) Coded(name string) nn.Coded {
+	if m, ok := t.coded[name]; ok {
+		return m
+	}
+	return nil
+}
+
 // Close frees every array and packed weight.
 func (t *Tensors) Close() {
 	for _, a := range t.arrays {
@@ -53,7 +63,10 @@ func (t *Tensors) Close() {
 	for _, p := range t.packed {
 		p.Close()
 	}
-	t.arrays, t.packed = nil, nil
+	for _, m := range t.coded {
+		m.Close()
+	}
+	t.arrays, t.packed, t.coded = nil, nil, nil
 }
 
 // Target is what a model is loaded for.
@@ -62,6 +75,8 @@ type Target struct {
 	DType mlx.DType
 	// Kernels take the matrices, packed as they are stored; nil loads everything as arrays.
 	Kernels *mlx.Kernels
+	// Sources take the matrices of trellis codes as they are stored, on a GPU; nil decodes them.
+	Sources *kernels.Sources
 	// Int8 rounds activations to 8 bits where a packed weight is quantized (kernels=fast).
 	Int8 bool
 }
@@ -79,7 +94,7 @@ func (t Target) packs(src Source) bool {
 func (s *Set) Load(ctx context.Context, scope *mlx.Scope, target Target, report func(Progress)) (_ *Tensors, err error) {
 	l := loader{set: s, ctx: ctx, report: report}
 	l.progress.TensorsTotal, l.progress.BytesTotal = len(s.sources), s.StoredBytes()
-	out := &Tensors{arrays: map[string]*mlx.Array{}, packed: map[string]*mlx.Packed{}}
+	out := &Tensors{arrays: map[string]*mlx.Array{}, packed: map[string]*mlx.Packed{}, coded: map[string]*kernels.TrellisMatrix{}}
 	defer func() {
 		if err != nil {
 			out.Close()
@@ -89,7 +104,11 @@ func (s *Set) Load(ctx context.Context, scope *mlx.Scope, target Target, report 
 		if src, err = l.scaled(src); err != nil {
 			return nil, err
 		}
-		if target.packs(src) {
+		if target.codes(src) {
+			if out.coded[src.Name], err = l.code(scope, src, target.Sources); err != nil {
+				return nil, err
+			}
+		} else if target.packs(src) {
 			if out.packed[src.Name], err = l.pack(src, target); err != nil {
 				return nil, err
 			}

@@ -29,6 +29,10 @@ func (s *Set) StoredBytes() int64 {
 func (s *Set) LoadedBytes(target Target) (int64, error) {
 	var n int64
 	for _, src := range s.sources {
+		if target.codes(src) {
+			n += src.codedBytes()
+			continue
+		}
 		if !target.packs(src) {
 			n += src.elements() * int64(src.loadsAs(target.DType).Size())
 			continue
@@ -114,6 +118,17 @@ func (s *Set) Quantized() string {
 		}
 		return c.String()
 	})
+}
+
+// Dequantized is Quantized of the tensors that become arrays of floats when loaded for target.
+func (s *Set) Dequantized(target Target) string {
+	counts := map[string]int{}
+	for _, src := range s.sources {
+		if src.codec.quantized() && !target.packs(src) && !target.codes(src) {
+			counts[src.codec.String()]++
+		}
+	}
+	return listed(counts)
 }
 
 // Rounding says how many matrices multiply activations rounded to 8 bits when loaded for a target with Int8, and which do not

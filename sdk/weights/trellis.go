@@ -163,3 +163,42 @@ func (s *Set) Kernels() []string {
 	}
 	return nil
 }
+
+// codes reports whether a source goes to a GPU as codes.
+func (t Target) codes(src Source) bool {
+	_, ok := src.codec.(trellisCodec)
+	return ok && t.Sources != nil && !src.Plain && len(src.Shape) == 2 && strings.HasSuffix(src.Name, ".weight")
+}
+
+// codedBytes is what a matrix of trellis codes takes on a GPU: its rings, and its scales as float32.
+func (src Source) codedBytes() int64 {
+	t := src.codec.(trellisCodec).trellis
+	return src.elements()*int64(t.Bits)/8 + src.elements()/int64(t.Block)*4
+}
+
+// code brings a matrix of trellis codes into arrays, its rings as the file has them.
+func (l *loader) code(scope *mlx.Scope, src Source, sources *kernels.Sources) (_ *kernels.TrellisMatrix, err error) {
+	c := src.codec.(trellisCodec)
+	lines, width := src.geometry()
+	sizes := [2]int{width * c.trellis.Bits / 8, width / c.trellis.Block * 4}
+	var arrays [2]*mlx.Array
+	var memory [2][]byte
+	for i, dtype := range []mlx.DType{mlx.Uint32, mlx.Float32} {
+		if arrays[i], memory[i], err = scope.Empty(dtype, lines, sizes[i]/4); err != nil {
+			return nil, fmt.Errorf("allocate %s: %w", src.Name, err)
+		}
+	}
+	err = l.pieces(src, lines, width, func(p piece) error {
+		return eachRow(p.count, func(r int, _ *scratch) error {
+			var dst [parts][]byte
+			for i, n := range sizes {
+				dst[i] = memory[i][(p.first+r)*n : (p.first+r+1)*n]
+			}
+			return c.pack(dst, mlx.Affine{}, p.row(r))
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sources.Trellis(scope.Keep(arrays[0]), scope.Keep(arrays[1]), c.trellis, src.Shape[0], src.Shape[1]), nil
+}

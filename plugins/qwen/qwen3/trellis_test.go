@@ -24,7 +24,13 @@ func TestATrellisModelComputesWhatItsDecodedValuesDo(t *testing.T) {
 		}
 		want := enginetest.Logits(t, open(decoded.Name, 512), ids)
 		got := enginetest.Logits(t, open(coded.Name, 512), ids)
-		require.Equal(t, want, got)
+		if target.Sources == nil {
+			require.Equal(t, want, got)
+		} else { // a GPU's own products of floats add in another order
+			for i := range want {
+				require.LessOrEqual(t, enginetest.Distance(want[i], got[i]), oracleBound)
+			}
+		}
 		if target.Kernels != nil {
 			require.Equal(t, want, enginetest.Logits(t, open(coded.Name, 7), ids), "in chunks of 7")
 		}

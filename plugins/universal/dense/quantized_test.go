@@ -15,8 +15,6 @@ import (
 // Rows in every width and mode of MLX's, with entries for modules, fused projections, and repacked from AutoAWQ's layout, give mlx-lm's logits
 // and greedy ids.
 func TestQuantizedRowsEqualMLXLM(t *testing.T) {
-	k, err := openRuntime(t).Kernels()
-	require.NoError(t, err)
 	golden := map[string]golden{}
 	for _, g := range readGoldens(t, "quantized.json") {
 		golden[g.Name] = g
@@ -28,7 +26,7 @@ func TestQuantizedRowsEqualMLXLM(t *testing.T) {
 			paths, err := tiny.WriteAll(dir, tiny.DenseQuantized(name))
 			require.NoError(t, err)
 			g := golden[name]
-			for _, kernels := range []*mlx.Kernels{k, nil} {
+			bothWays(t, func(t *testing.T, kernels *mlx.Kernels) {
 				e := openOn(t, paths[name], weights.Target{DType: mlx.Float32, Kernels: kernels}, 512)
 				most := 0.0
 				for length := range g.LastRows {
@@ -43,7 +41,7 @@ func TestQuantizedRowsEqualMLXLM(t *testing.T) {
 					MaxTokens: ptr(uint32(len(g.Greedy))), Sampling: &cladev1.Sampling{IgnoreEos: ptr(true)},
 				})
 				require.Equal(t, g.Greedy, got.ids, "kernels %t", kernels != nil)
-			}
+			})
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/engine"
+	"github.com/clademl/clade/sdk/engine/enginetest"
 	"github.com/clademl/clade/sdk/family"
 	"github.com/clademl/clade/sdk/mlx"
 	"github.com/clademl/clade/sdk/plugin"
@@ -84,10 +85,7 @@ func open(t *testing.T, path string, dtype mlx.DType, chunk int) *engine.Engine 
 // bothWays runs fn on the kernels and on MLX's own operations.
 func bothWays(t *testing.T, fn func(t *testing.T, kernels *mlx.Kernels)) {
 	t.Helper()
-	k, err := openRuntime(t).Kernels()
-	require.NoError(t, err, "run make setup")
-	t.Run("kernels", func(t *testing.T) { fn(t, k) })
-	t.Run("stock", func(t *testing.T) { fn(t, nil) })
+	enginetest.BothWays(t, func(t *testing.T, target weights.Target) { fn(t, target.Kernels) })
 }
 
 func openOn(t *testing.T, path string, target weights.Target, chunk int) *engine.Engine {
@@ -113,7 +111,7 @@ func openWrapped(t *testing.T, path string, target weights.Target, config engine
 	t.Helper()
 	before := mlx.LiveHandles()
 	r := openRuntime(t)
-	worker, err := r.NewWorker(mlx.CPU)
+	worker, err := r.NewWorker(enginetest.Device)
 	require.NoError(t, err)
 	model := load(t, worker, path, target)
 	if d, ok := config.Speculation.Drafter.(checkpointDraft); ok {

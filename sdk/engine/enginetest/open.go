@@ -44,13 +44,6 @@ func Kernels(t testing.TB) *mlx.Kernels {
 	return k
 }
 
-// BothWays runs fn at float32 on the kernels and on MLX's own operations.
-func BothWays(t *testing.T, fn func(t *testing.T, target weights.Target)) {
-	k := Kernels(t)
-	t.Run("kernels", func(t *testing.T) { fn(t, weights.Target{DType: mlx.Float32, Kernels: k}) })
-	t.Run("stock", func(t *testing.T) { fn(t, weights.Target{DType: mlx.Float32}) })
-}
-
 // Parse reads an artifact's config as the host does: through the record of the manifest that takes it.
 func Parse(t testing.TB, manifest string, a *artifact.Artifact) (graph string, parsed artifact.Config) {
 	t.Helper()
@@ -98,7 +91,7 @@ func (s Subject) model(t testing.TB, board *nn.Board) (*mlx.Worker, engine.Model
 	_, parsed := Parse(t, s.Manifest, a)
 	b, err := s.Graph.Read(a, parsed)
 	require.NoError(t, err)
-	worker, err := Runtime(t).NewWorker(mlx.CPU)
+	worker, err := Runtime(t).NewWorker(Device)
 	require.NoError(t, err)
 	var model engine.Model
 	require.NoError(t, worker.Do(context.Background(), func(scope *mlx.Scope) error {
