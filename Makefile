@@ -110,10 +110,11 @@ test: build ## the test suite, with the race detector
 	@tools/not-run
 
 test-full: export CLADE_GEMMA3 := $(CURDIR)/bin/oracle/gemma3.gguf
-test-full: test $(DEMO_MODEL) bin/oracle/.made bin/oracle-experts/.made bin/oracle/gemma3.gguf ## and the comparisons with a live mlx-lm, transformers and tokenizers
+test-full: test $(DEMO_MODEL) bin/oracle/.made bin/oracle-experts/.made bin/oracle/gemma3.gguf bin/nvrtc/.made ## and the comparisons with a live mlx-lm, transformers and tokenizers
 	@CLADE_SCHEDULES=1000 CLADE_KILLS=50 CGO_ENABLED=1 go test -tags full -timeout 30m ./sdk/tokenizer/... ./sdk/guidance ./sdk/engine/schedule ./plugins/universal/... ./plugins/qwen/... ./core/plugins/publish ./core/e2e
 	@tools/oracles bin/oracle/bin/python bin/oracle-experts/bin/python $(DEMO_MODEL)
 	@native/kernels/check bin/native/kernels-check
+	@bin/nvrtc/bin/python native/device/compile.py sdk/kernels/sources
 	@PLUGINS=universal tools/reproducible
 	@$(MAKE) -C examples/mlxlm check CLADE="$(CURDIR)/bin/clade"
 
@@ -128,6 +129,12 @@ bin/oracle-experts/.made: tools/oracle_experts.txt
 	@rm -rf bin/oracle-experts && python3 -m venv bin/oracle-experts
 	@bin/oracle-experts/bin/python -m pip install --quiet --disable-pip-version-check -r tools/oracle_experts.txt
 	@bin/oracle-experts/bin/python -m pip install --quiet --disable-pip-version-check --no-deps mlx-vlm==0.7.10
+	@touch $@
+
+# NVIDIA's compiler needs no GPU. Of its packages only these two are taken.
+bin/nvrtc/.made: native/device/requirements.txt
+	@rm -rf bin/nvrtc && python3 -m venv bin/nvrtc
+	@bin/nvrtc/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r native/device/requirements.txt
 	@touch $@
 
 bin/oracle/gemma3.gguf: bin/oracle/.made
