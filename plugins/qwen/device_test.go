@@ -13,6 +13,7 @@ import (
 
 	"github.com/clademl/clade/sdk/artifact"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/engine/enginetest"
 	"github.com/clademl/clade/sdk/family"
 	"github.com/clademl/clade/sdk/plugin"
@@ -21,7 +22,7 @@ import (
 
 // On a GPU a plan has the kernel that is a source for matrices of trellis codes, or says why not; what ran stands in the provenance.
 func TestAPlanHasTheTrellisKernelOfItsDevice(t *testing.T) {
-	f, err := qwen()
+	f, err := engine.Plugin(manifest, qwen())
 	require.NoError(t, err)
 	_, devices, err := f.Backend.LoadRuntime(enginetest.RuntimeDir())
 	require.NoError(t, err)

@@ -13,8 +13,10 @@ import (
 //go:embed plugin.yaml
 var manifest []byte
 
-func main() {
-	engine.Main(manifest, engine.Family{
+func main() { engine.Main(manifest, qwen()) }
+
+func qwen() engine.Family {
+	return engine.Family{
 		Tables: []engine.Table{
 			{Graph: "qwen3.5", Entries: []engine.Graph{qwen35.Graph()}},
 			{Graph: "qwen3.5-moe", Entries: []engine.Graph{qwen35.MoEGraph()}},
@@ -22,5 +24,5 @@ func main() {
 			{Graph: "qwen3-moe", Entries: []engine.Graph{qwen3.MoEGraph()}},
 		},
 		Kernels: kernels.CPU(),
-	})
+	}
 }
