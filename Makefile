@@ -91,7 +91,7 @@ generate: tools setup ## everything that is generated: proto, the MLX shim, embe
 	@for m in $(MODULES); do [ -f $$m/go.mod ] && (cd $$m && go generate ./...); done
 
 lint: tools setup ## vet, staticcheck, gofumpt, buf, licences, generated code, the tree's rules
-	@echo "lint: go vet"; go vet $(PATTERNS) $(EXAMPLES)
+	@echo "lint: go vet"; go vet -trimpath $(PATTERNS) $(EXAMPLES)
 	@echo "lint: staticcheck"; bin/tools/staticcheck $(PATTERNS) $(EXAMPLES)
 	@cd tools && GOWORK=off go vet ./... && GOWORK=off ../bin/tools/staticcheck ./...
 	@echo "lint: gofumpt"; out=$$(bin/tools/gofumpt -l $(MODULES) tools examples); [ -z "$$out" ] || { echo "not formatted with gofumpt: $$out" >&2; exit 1; }

@@ -19,7 +19,7 @@ func outsider(t *testing.T) (plugins, exe string) {
 	exe = filepath.Join(folder, "clade-abacus")
 	require.NoError(t, os.MkdirAll(folder, 0o755))
 	source := filepath.Join(repository(), "sdk", "plugintest", "thirdparty")
-	build := exec.Command("go", "build", "-o", exe, ".")
+	build := exec.Command("go", "build", "-trimpath", "-o", exe, ".")
 	build.Dir, build.Env = source, append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))

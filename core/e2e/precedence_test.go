@@ -8,22 +8,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-// warmLlama is a universal whose llama record samples at 40 where nobody says otherwise.
-func warmLlama(t *testing.T) (exe string) {
-	t.Helper()
-	return changedUniversal(t, func(manifest string) string {
-		at := regexp.MustCompile(`(?m)^    fingerprint: config\n`)
-		warm := at.ReplaceAllString(manifest, "    fingerprint: config\n    generation: {temperature: 40, no_think_temperature_cap: 0.7}\n")
-		return regexp.MustCompile(`(?m)^    generation:\n(      .*\n)+`).ReplaceAllString(warm, "") // a record has one
-	})
-}
 
 // thinker is a talker whose template can switch reasoning off; asks is what its generation_config.json says.
 func thinker(t *testing.T, asks string) string {
@@ -68,7 +57,7 @@ func (l layers) thinking() string {
 
 // Settings of a request, the server's flags, generation_config.json and the family win in this order, for the three ways to ask.
 func TestEveryWayToAskSamplesAtTheSameTemperature(t *testing.T) {
-	exes := map[bool]string{false: built.clade, true: warmLlama(t)}
+	exes := map[bool]string{false: built.clade, true: changedUniversal(t)}
 	models := map[bool]string{false: thinker(t, ""), true: thinker(t, `{"do_sample": true, "temperature": 2.3}`)}
 	const count = 48
 	usual := []string{"--seed", "7", "--max-tokens", fmt.Sprint(count), "--ignore-eos", "--context", "512"}

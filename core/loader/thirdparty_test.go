@@ -30,7 +30,7 @@ var thirdParty = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(folder, "clade-abacus"), ".")
+	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(folder, "clade-abacus"), ".")
 	build.Dir = thirdPartySource
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	build.Stderr = os.Stderr
