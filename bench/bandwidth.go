@@ -30,9 +30,10 @@ func sum64(p []uint64) uint64 {
 }
 
 // readBandwidth reads 2 GiB with the given threads and returns GB/s (10^9) of each repeat, and of the same loop over a
-// block that stays in the first-level cache: unless that is well above, the loop and not the memory was measured.
+// block that stays in the first-level cache, in memory like that of weights: unless that is well above, the loop and not the memory was measured.
 func readBandwidth(threads, repeats int) (memory, cached []float64) {
-	words := make([]uint64, bandwidthBytes/8)
+	words, free := largeWords(bandwidthBytes / 8)
+	defer free()
 	for i := range words { // touch every page
 		words[i] = uint64(i)
 	}

@@ -9,6 +9,7 @@
 
 #include "clade_kernels.h"
 #include "error.h"
+#include "memory.h"
 
 #if defined(__linux__)
 #include <sys/syscall.h>
@@ -62,6 +63,7 @@ void place_weights(int node) {
     if (!found) refuse("memory node " + std::to_string(node) + " is not one of this machine's: " + names(have));
   }
   chosen.store(node);
+  take_memory_elsewhere();
 }
 
 size_t placement_alignment() {

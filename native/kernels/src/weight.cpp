@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "placement.h"
+#include "memory.h"
 #include "pool.h"
 #include "simd.h"
 #include "trellis.h"
@@ -96,21 +96,13 @@ size_t Weight::size(int n, const PanelShape& s) {
 
 Weight::Weight(int n_, int k_, PanelShape s, int b) : n(n_), k(k_), shape(s), bits(b), panel_bytes(clade::panel_bytes(s)) {
   bytes = size(n, shape);
-  const size_t align = placement_alignment();
-  data = static_cast<uint8_t*>(std::aligned_alloc(align, (bytes + align - 1) / align * align));
-  if (!data) throw std::bad_alloc();
-  try {
-    place_memory(data, bytes);
-  } catch (...) {
-    std::free(data);
-    throw;
-  }
+  data = take_memory(bytes);
   std::memset(data, 0, bytes);
   live_weight_bytes() += bytes;
 }
 
 Weight::~Weight() {
-  std::free(data);
+  give_memory(data);
   live_weight_bytes() -= bytes;
 }
 

@@ -68,6 +68,9 @@ void trellises();
 // The gated delta network's (delta_test.cpp).
 void delta();
 
+// That of memory_test.cpp.
+void memory();
+
 // Those of mixtures of experts (experts_test.cpp).
 void experts();
 
