@@ -52,8 +52,8 @@ func (o options) speculationRows(ctx context.Context) ([]Row, error) {
 		{modelName + "/decode/ngram/new-text@4", o.model, "ngram", nil, newText, 1.2, 4, speculationTokens, never},
 		{modelName + "/decode/ngram/new-text@8", o.model, "ngram", nil, newText, 1.2, 8, speculationTokens / 2, never},
 		{modelName + "/decode/two-model/itself", o.model, o.model, nil, newText, 1.2, 1, speculationTokens, never},
-		{deep.name + "/decode/two-model/first-layer", dirs[0], dirs[1], ids, "", 0.1, 1, speculationTokens, "> 1 x"},
-		{deep.name + "/decode/two-model/stranger", dirs[0], dirs[2], ids, "", 0.1, 1, speculationTokens, never},
+		{deep.name + "/decode/two-model/first-layer", dirs[0], dirs[1], ids, "", 0.1, 1, speculationTokens / 2, "> 1 x"},
+		{deep.name + "/decode/two-model/stranger", dirs[0], dirs[2], ids, "", 0.1, 1, speculationTokens / 2, never},
 		{deep.name + "/decode/two-model/stranger/short", dirs[0], dirs[2], ids, "", 0.1, 1, shortTokens, never},
 	} {
 		r, err := o.speculation(ctx, c)
