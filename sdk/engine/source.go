@@ -11,7 +11,7 @@ import (
 	"github.com/clademl/clade/sdk/plugin"
 )
 
-// Encoder is a Model with layers that attend to a source: an encoder-decoder. Its Layout says so (kv.Spec.Source); the layers reach the
+// Encoder is a Model with layers that attend to a source: an encoder-decoder. Its Blueprint's Layout says so (kv.Spec.Source); the layers reach the
 // states with kv.Pass.AttendSource.
 type Encoder interface {
 	Model

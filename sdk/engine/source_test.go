@@ -65,8 +65,6 @@ func newListener(s *mlx.Scope) *listener {
 	return m
 }
 
-func (m *listener) Layout() Layout { return Layout{Vocab: listenVocab, Caches: m.caches} }
-
 func (m *listener) Forward(s *mlx.Scope, ids *mlx.Array, pass *kv.Pass) *mlx.Array {
 	x := s.Take(m.embed[0], ids, 0)
 	through := func(x, w *mlx.Array) *mlx.Array { return s.Matmul(x, s.Transpose(w)) }
@@ -155,7 +153,7 @@ func listen(t *testing.T, config Config, change func(*listener)) (*Engine, *list
 		change(m)
 	}
 	config.Context, config.Queue, config.Provenance, config.Kernels, config.Sampler, config.MaxThreads = 512, 64, &cladev1.Provenance{}, k, k, 2
-	config.PrefillChunk, config.DType = max(config.PrefillChunk, 1), mlx.Float32
+	config.PrefillChunk, config.DType, config.Layout = max(config.PrefillChunk, 1), mlx.Float32, Layout{Vocab: listenVocab, Caches: m.caches}
 	e := New(r, w, m, config)
 	t.Cleanup(func() {
 		require.NoError(t, e.Close())
