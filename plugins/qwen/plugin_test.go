@@ -42,7 +42,7 @@ func TestThePluginKeepsTheContract(t *testing.T) {
 		}
 		o.Compose = func(c *cladev1.Composition) {
 			c.Paging, c.PrefixCacheBytes = ptr(true), ptr(uint64(64<<20))
-			c.PrefixDiskBytes, c.PrefixDiskDir = ptr(uint64(64<<20)), ptr(t.TempDir())
+			c.PrefixDiskBytes, c.PrefixDiskDir = ptr(uint64(64<<20)), ptr(filepath.Join(t.TempDir(), "prefix"))
 		}
 		t.Run(c.Name+" paged and on disk", func(t *testing.T) { plugintest.Run(t, o) })
 	}
