@@ -1,5 +1,46 @@
 // Decoding of coded cache rows (cache.h).
 
+#if defined(__AVX512F__) || defined(__AVX2__)
+// Of a stream of sixteen codes, 2 Bits bytes, the two that a lane's code lies in, and how far it is to be shifted there.
+template <int Bits>
+struct Places {
+  int8_t byte[64];
+  int32_t shift[16];
+  constexpr Places() : byte(), shift() {
+    for (int i = 0; i < 16; i++) {
+      const int first = i * Bits / 8;
+      byte[4 * i] = int8_t(first);
+      byte[4 * i + 1] = int8_t(first + 1 < 2 * Bits ? first + 1 : -1);  // -1: a zero
+      byte[4 * i + 2] = byte[4 * i + 3] = -1;
+      shift[i] = i * Bits % 8;
+    }
+  }
+};
+template <int Bits>
+inline constexpr Places<Bits> kPlaces{};
+
+// load_codes of up to 6 bits: each lane takes its two bytes and shifts them.
+template <int Bits>
+inline small16 load_codes_any(const uint8_t* p) {
+  uint64_t low = 0, high = 0;
+  std::memcpy(&low, p, Bits > 4 ? 8 : 2 * Bits);
+  if constexpr (Bits > 4) std::memcpy(&high, p + 8, 2 * Bits - 8);
+  const __m128i x = _mm_set_epi64x(int64_t(high), int64_t(low));
+  const Places<Bits>& at = kPlaces<Bits>;
+#if defined(__AVX512F__)
+  const __m512i w = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(x), _mm512_loadu_si512(at.byte));
+  return {_mm512_and_si512(_mm512_srlv_epi32(w, _mm512_loadu_si512(at.shift)), _mm512_set1_epi32((1 << Bits) - 1))};
+#else
+  const __m256i both = _mm256_broadcastsi128_si256(x), mask = _mm256_set1_epi32((1 << Bits) - 1);
+  auto half = [&](int i) {
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at.byte + 4 * i));
+    const __m256i shift = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at.shift + i));
+    return _mm256_and_si256(_mm256_srlv_epi32(_mm256_shuffle_epi8(both, bytes), shift), mask);
+  };
+  return {half(0), half(8)};
+#endif
+}
+#else
 // Sixteen codes of a stream that begins at p, as bytes. A whole number of bytes holds eight of them.
 template <int Bits>
 inline void expand(const uint8_t* p, uint8_t* out) {
@@ -11,12 +52,18 @@ inline void expand(const uint8_t* p, uint8_t* out) {
 }
 
 template <int Bits>
-inline small16 load_codes(const uint8_t* p) {
-  if constexpr (Bits == 8) return load_codes8(p);
-  if constexpr (Bits == 4) return load_codes4(p);
+inline small16 load_codes_any(const uint8_t* p) {
   uint8_t t[16];
   expand<Bits>(p, t);
   return load_codes8(t);
+}
+#endif
+
+template <int Bits>
+inline small16 load_codes(const uint8_t* p) {
+  if constexpr (Bits == 8) return load_codes8(p);
+  if constexpr (Bits == 4) return load_codes4(p);
+  if constexpr (Bits != 8 && Bits != 4) return load_codes_any<Bits>(p);
 }
 
 template <int Bits>
