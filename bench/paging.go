@@ -16,11 +16,14 @@ const (
 	pagedPrompt = 1980
 )
 
+// pagedAlone are the prompts of a row that nobody shares anything with.
+var pagedAlone = []int{200, pagedPrompt}
+
 // pagingRows measure the caches in blocks beside buffers of each row's own: memory of requests that begin alike, their decoding, and
-// that of one alone.
+// that of one alone. Two processes of one setting differ too: a third one, as plain as the second, shows how much.
 func (o options) pagingRows(ctx context.Context) ([]Row, error) {
-	var open [2]*cladeEngine
-	for i, paging := range []string{"true", "false"} {
+	var open [3]*cladeEngine
+	for i, paging := range []string{"true", "false", "false"} {
 		w := compose.Wishes{Threads: uint32(o.threads), Rows: pagedRows, Paging: paging, PrefixCache: strconv.Itoa(256 << 20)}
 		c, err := openClade(ctx, o.root, o.model, w)
 		if err != nil {
@@ -30,7 +33,7 @@ func (o options) pagingRows(ctx context.Context) ([]Row, error) {
 		open[i] = c
 	}
 	prompt := randomIDs(pagedPrompt, pairedVocab)
-	var memory, together, alone [2][]float64
+	var memory [3][]float64
 	for i, c := range open {
 		bytes, err := c.held(ctx, prompt)
 		if err != nil {
@@ -38,28 +41,47 @@ func (o options) pagingRows(ctx context.Context) ([]Row, error) {
 		}
 		memory[i] = append(memory[i], bytes/1e6)
 	}
-	for range o.repeats {
-		for i, c := range open { // from what is kept: only the decoding is of interest
-			speed, err := c.decodeBatch(ctx, prompt, pagedRows)
-			if err != nil {
-				return nil, err
-			}
-			together[i] = append(together[i], speed)
-			first, total, _, err := c.run(ctx, prompt, decodeTokens+1)
-			if err != nil {
-				return nil, err
-			}
-			alone[i] = append(alone[i], decodeTokens/(total-first).Seconds())
-		}
+	together, err := o.inTurns(open[:], func(c *cladeEngine) (float64, error) { return c.decodeBatch(ctx, prompt, pagedRows) })
+	if err != nil {
+		return nil, err
 	}
-	name := func(what string) string { return fmt.Sprintf("%s/paging/%s", modelName, what) }
+	name := func(what string, n int) string { return fmt.Sprintf("%s/paging/%s@%d", modelName, what, n) }
+	batch, twin := fmt.Sprintf("decode batch%d", pagedRows), "paging=false, another process"
 	rows := []Row{
-		paired(name(fmt.Sprintf("memory of %d rows@%d", pagedRows, pagedPrompt)), "MB", "paging=false", memory[0], memory[1], ""),
-		paired(name(fmt.Sprintf("decode batch%d@%d", pagedRows, pagedPrompt)), "tok/s", "paging=false", together[0], together[1], ""),
-		paired(name(fmt.Sprintf("decode@%d", pagedPrompt)), "tok/s", "paging=false", alone[0], alone[1], ""),
+		paired(name(fmt.Sprintf("memory of %d rows", pagedRows), pagedPrompt), "MB", "paging=false", memory[0], memory[1], ""),
+		paired(name(batch, pagedPrompt), "tok/s", "paging=false", together[0], together[1], ""),
+		paired(name(batch+" alike", pagedPrompt), "tok/s", twin, together[2], together[1], ""),
 	}
 	rows[0].Note = "most that MLX held beyond the open model while requests that begin alike ran: their caches, what is kept of their beginning, and a step"
+	for _, n := range pagedAlone {
+		alone, err := o.inTurns(open[:], func(c *cladeEngine) (float64, error) { // behind what is kept: only the decoding is of interest
+			first, total, _, err := c.run(ctx, prompt[:n], decodeTokens+1)
+			return decodeTokens / (total - first).Seconds(), err
+		})
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows,
+			paired(name("decode", n), "tok/s", "paging=false", alone[0], alone[1], ""),
+			paired(name("decode alike", n), "tok/s", twin, alone[2], alone[1], ""))
+	}
 	return rows, nil
+}
+
+// inTurns measures each engine once a repeat; which is the first goes round.
+func (o options) inTurns(open []*cladeEngine, measure func(*cladeEngine) (float64, error)) ([][]float64, error) {
+	out := make([][]float64, len(open))
+	for k := range o.repeats {
+		for j := range open {
+			i := (j + k) % len(open)
+			v, err := measure(open[i])
+			if err != nil {
+				return nil, err
+			}
+			out[i] = append(out[i], v)
+		}
+	}
+	return out, nil
 }
 
 // held is the most bytes that MLX holds, beyond what it does now, while requests of one prompt run. The first computes the prompt, so

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/clademl/clade/sdk/contract"
 	"github.com/clademl/clade/sdk/contract/cladev1"
+	"github.com/clademl/clade/sdk/family"
 	"github.com/clademl/clade/sdk/plugin"
 	"github.com/clademl/clade/sdk/plugintest/tiny"
 )
@@ -85,6 +87,28 @@ func TestADraftAsDearAsItsTargetIsNeverAsked(t *testing.T) {
 	stats := m.Stats()
 	require.Equal(t, finish.Usage.DraftParked, stats.DraftParked)
 	require.Equal(t, "two-model", stats.DraftKind)
+}
+
+// What a draft keeps is neither in blocks nor coded, which plan and answers say where the model's own caches are; they answer alike.
+func TestADraftsCachesArePlainAndSaidToBe(t *testing.T) {
+	b := backend(t)
+	target := tinyPaths["llama-untied-headdim"]
+	both := withDraft(t, target, target)
+	k, err := family.ParseKV("affine:8g32")
+	require.NoError(t, err)
+	both.Composition.Kv, both.Composition.Paging = k.Proto(), ptr(true)
+	plain := proto.Clone(both).(*cladev1.ModelSpec)
+	plain.Artifacts, plain.Composition.Draft = plain.Artifacts[:1], nil
+	alone, planned := open(t, b, plain, nil)
+	require.NotContains(t, fmt.Sprint(planned.Notes), "the draft's caches")
+	want, _ := generate(t, alone, kvJob(kvPrompt(1, 300)))
+	m, planned := open(t, b, both, nil)
+	got, finish := generate(t, m, kvJob(kvPrompt(1, 300)))
+	require.Equal(t, want, got)
+	for _, notes := range [][]string{planned.Notes, finish.Provenance.Notes} {
+		require.Contains(t, notes, "the draft's caches are not paged: each text has its own, of which nothing is shared")
+		require.Contains(t, notes, "the draft's caches are stored as they are computed, not as affine:8g32")
+	}
 }
 
 func TestADraftWithOtherTokensIsRefused(t *testing.T) {

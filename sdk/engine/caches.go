@@ -164,6 +164,24 @@ func (d *draft) kvDetail(perToken int64) string {
 	return detail
 }
 
+// besideNote says that what drafts keeps its caches as they are computed, each in a buffer of its own, where the target's are otherwise.
+// None of them is in the prefix cache, so no two texts could ever hold one block; and what a draft rounds costs drafts.
+func (d *draft) besideNote() (notes []string) {
+	holds := func(one beside) bool {
+		return slices.ContainsFunc(one.Layout.Caches, func(p kv.Spec) bool { return p.Heads > 0 })
+	}
+	if !slices.ContainsFunc(d.beside, holds) {
+		return nil
+	}
+	if d.paging {
+		notes = append(notes, "the draft's caches are not paged: each text has its own, of which nothing is shared")
+	}
+	if d.coded() {
+		notes = append(notes, fmt.Sprintf("the draft's caches are stored as they are computed, not as %s", d.kv))
+	}
+	return notes
+}
+
 // kvNote says how caches are stored where that is not how they are computed, and that they are in blocks.
 func (d *draft) kvNote() (notes []string) {
 	if d.paging {

@@ -101,7 +101,7 @@ func (d *draft) checkKernels() error {
 
 // notes say what a person would want to know of the weights.
 func (d *draft) notes() []string {
-	notes := append(slices.Clone(d.Notes), d.kvNote()...)
+	notes := slices.Concat(d.Notes, d.kvNote(), d.besideNote())
 	if d.library != nil && len(d.Unfused) > 0 {
 		notes = append(notes, fmt.Sprintf("MLX operations compute %s: there are no kernels for them", strings.Join(d.Unfused, ", ")))
 	}
