@@ -25,9 +25,9 @@ type qwenShape struct {
 }
 
 var qwenShapes = []qwenShape{
-	{shape{"qwen3-0.6b-q4-g64", 1024, 28, 16, 8, 128, 3072, 151936, 4}, 0, 0, 0, "qwen3-avx512-chained"},
-	{shape{"qwen3-150m-q4-g64", 576, 30, 8, 4, 64, 1536, 49152, 4}, 0, 0, 0, "qwen3-avx512-chained"},
-	{shape{"qwen3-moe-8x1536-q4-g64", 1024, 16, 16, 8, 128, 3072, 32768, 4}, 8, 2, 1536, ""},
+	{shape{"qwen3-0.6b-q4-g64", 1024, 28, 16, 8, 128, 3072, 151936, 4}, 0, 0, 0, "qwen3-avx512-decoder"},
+	{shape{"qwen3-150m-q4-g64", 576, 30, 8, 4, 64, 1536, 49152, 4}, 0, 0, 0, "qwen3-avx512-decoder"},
+	{shape{"qwen3-moe-8x1536-q4-g64", 1024, 16, 16, 8, 128, 3072, 32768, 4}, 8, 2, 1536, "qwen3-moe-avx512-decoder"},
 }
 
 func (s qwenShape) config() map[string]any {
@@ -143,7 +143,11 @@ func (o options) oneQwen(ctx context.Context, s qwenShape, dir string) ([]Row, e
 		return nil, err
 	}
 	defer written.close()
-	generic, err := openGraph(ctx, o.root, dir, wishes, "qwen3")
+	table := "qwen3"
+	if s.experts > 0 {
+		table = "qwen3-moe"
+	}
+	generic, err := openGraph(ctx, o.root, dir, wishes, table)
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +158,8 @@ func (o options) oneQwen(ctx context.Context, s qwenShape, dir string) ([]Row, e
 	}
 	name := s.name + "/%s/" + s.written
 	return append(rows,
-		paired(fmt.Sprintf(name, "decode@16"), "tok/s", "graph qwen3", decode[0], decode[1], ">= 1.1 x"),
-		paired(fmt.Sprintf(name, fmt.Sprintf("prefill%d", prefillTokens)), "tok/s", "graph qwen3", prefill[0], prefill[1], ""),
+		paired(fmt.Sprintf(name, "decode@16"), "tok/s", "graph "+table, decode[0], decode[1], ">= 1.1 x"),
+		paired(fmt.Sprintf(name, fmt.Sprintf("prefill%d", prefillTokens)), "tok/s", "graph "+table, prefill[0], prefill[1], ""),
 	), nil
 }
 

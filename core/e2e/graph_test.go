@@ -12,7 +12,7 @@ import (
 // `show` says which graph of the table runs and why, on whatever processor this is: the written one where its device is and the weights
 // suit it, the generic one elsewhere with the reason; and one that is named, whatever its key.
 func TestShowExplainsTheGraphChoice(t *testing.T) {
-	const written, device = "qwen3-avx512-chained", "cpu-x86_64-avx512"
+	const written, device = "qwen3-avx512-decoder", "cpu-x86_64-avx512"
 	show := func(name string, more ...string) (entry, ran, why string) {
 		path, err := tiny.Qwen3(name)[0].Write(t.TempDir())
 		require.NoError(t, err)

@@ -23,14 +23,14 @@ func TestAnEntryKeyedByDeviceIsProposedForThatDeviceAlone(t *testing.T) {
 	desc := &cladev1.DescribeResponse{}
 	require.NoError(t, protojson.Unmarshal(out, desc))
 	for device, want := range map[string]string{
-		"cpu-x86_64-avx512": "qwen3-avx512-chained", "cpu-x86_64-avx2": "qwen3", "cpu-arm64-neon": "qwen3", "cuda-sm90": "qwen3", "metal-applegpu_g16s": "qwen3",
+		"cpu-x86_64-avx512": "qwen3-avx512-decoder", "cpu-x86_64-avx2": "qwen3", "cpu-arm64-neon": "qwen3", "cuda-sm90": "qwen3", "metal-applegpu_g16s": "qwen3",
 	} {
 		got, err := propose(desc, "qwen3", "", "any", &cladev1.Composition{Device: &device})
 		require.NoError(t, err)
 		require.Equal(t, want, got.entry, device)
-		got, err = propose(desc, "qwen3", "qwen3-avx512-chained", "any", &cladev1.Composition{Device: &device})
+		got, err = propose(desc, "qwen3", "qwen3-avx512-decoder", "any", &cladev1.Composition{Device: &device})
 		require.NoError(t, err, "a name bypasses the key")
-		require.Equal(t, "qwen3-avx512-chained", got.entry)
+		require.Equal(t, "qwen3-avx512-decoder", got.entry)
 	}
 	got, err := propose(desc, "qwen3", "", "any", &cladev1.Composition{})
 	require.NoError(t, err)

@@ -20,8 +20,8 @@ func qwen() engine.Family {
 		Tables: []engine.Table{
 			{Graph: "qwen3.5", Entries: []engine.Graph{qwen35.Graph()}},
 			{Graph: "qwen3.5-moe", Entries: []engine.Graph{qwen35.MoEGraph()}},
-			{Graph: "qwen3", Entries: []engine.Graph{qwen3.ChainedGraph(), qwen3.Graph()}},
-			{Graph: "qwen3-moe", Entries: []engine.Graph{qwen3.MoEGraph()}},
+			{Graph: "qwen3", Entries: []engine.Graph{qwen3.DecoderGraph(), qwen3.Graph()}},
+			{Graph: "qwen3-moe", Entries: []engine.Graph{qwen3.MoEDecoderGraph(), qwen3.MoEGraph()}},
 		},
 		Kernels: kernels.CPU(),
 	}

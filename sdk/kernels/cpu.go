@@ -94,19 +94,10 @@ var Trellis = Kernel{
 	Fallback: "matrices are arrays, decoded to float32 at load, and MLX multiplies them",
 }
 
-// LinearChain is what stands between two attentions of a decoder, for graphs that are written with it.
-var LinearChain = Kernel{
-	Name: "linear-chain",
-	Signature: "o [.., in], h [.., hidden]: h + o through a matrix, its gated MLP added, and that normalised through matrices of the next layer " +
-		"-> [.., hidden], [.., out]; the bits of linear",
-	Devices:  []string{"cpu"},
-	Fallback: "linear, four times",
-}
-
 // CPU is the registry of all of them.
 func CPU() Registry {
 	return NewRegistry(Linear, Embed, Attend, LinearInt8, AttendRows, LinearUpdates, AttendCaches, Sample, Experts, AttendSoftcap, Trellis,
-		LinearChain, GatedDelta, AttendLatent, HeadLinear)
+		Decoder, GatedDelta, AttendLatent, HeadLinear, Mixture)
 }
 
 // Tested is the runtime's library with every kernel compared with its fallback once.
@@ -141,8 +132,8 @@ var tests = map[string]func(*mlx.Scope, *mlx.Kernels) error{
 	Linear.Name: testLinear, Embed.Name: testEmbed, Attend.Name: testAttend, LinearInt8.Name: testLinearInt8,
 	AttendRows.Name: testAttendRows, LinearUpdates.Name: testLinearUpdates,
 	AttendCaches.Name: testAttendCaches, Sample.Name: testSample,
-	Experts.Name: testExperts, AttendSoftcap.Name: testAttendSoftcap, Trellis.Name: testTrellis, LinearChain.Name: testLinearChain,
-	GatedDelta.Name: testGatedDelta, AttendLatent.Name: testAttendLatent, HeadLinear.Name: testHeadLinear,
+	Experts.Name: testExperts, AttendSoftcap.Name: testAttendSoftcap, Trellis.Name: testTrellis, Decoder.Name: testDecoder,
+	GatedDelta.Name: testGatedDelta, AttendLatent.Name: testAttendLatent, HeadLinear.Name: testHeadLinear, Mixture.Name: testMixture,
 }
 
 // SelfTest is the result of the comparison at load.

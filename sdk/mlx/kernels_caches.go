@@ -57,74 +57,103 @@ func AttendsSoftcap() bool { return bool(C.ck_attends_softcap()) }
 // must not be used again. The kernel "attend-caches" of the library.
 func (s *Scope) AttendCaches(qkv *Array, sequences []CacheSequence, keep int, a PackedAttention) (*Array, [][]CachePair) {
 	const op = "attend_caches"
-	fail := func() (*Array, [][]CachePair) {
-		out := make([][]CachePair, len(sequences))
-		for i, q := range sequences {
-			for range q.Pairs[q.Written:] {
-				out[i] = append(out[i], CachePair{inert, inert})
-			}
-		}
-		return inert, out
-	}
+	fail := func() (*Array, [][]CachePair) { return inert, inertCaches(sequences) }
 	if !s.usable(op) || !s.have(op, qkv) || !s.haveOrNil(op, a.InvFreq, a.QNorm, a.KNorm) {
 		return fail()
 	}
-	var caches []unsafe.Pointer
-	var tables []C.int
-	described, written := make([]C.ck_sequence, len(sequences)), 0
-	for i, q := range sequences {
-		described[i] = C.ck_sequence{
-			offset: C.int(q.Offset), rows: C.int(q.Tokens), keys: q.KeyCode.c(), values: q.ValueCode.c(),
-			pairs: C.int(len(q.Pairs)), written: C.int(q.Written), table: C.int(len(tables)), tiles: C.int(len(q.Tiles)),
-		}
-		for _, t := range q.Tiles {
-			tables = append(tables, C.int(t[0]), C.int(t[1]))
-		}
-		for _, p := range q.Pairs {
-			if a.Latent {
-				p.Values = p.Keys
-			}
-			if !s.have(op, p.Keys, p.Values) {
-				return fail()
-			}
-			caches = append(caches, p.Keys.ctx, p.Values.ctx)
-		}
-		written += len(q.Pairs) - q.Written
+	lent := lentCaches{latent: a.Latent}
+	if !lent.add(s, op, sequences) {
+		return fail()
 	}
 	if a.Latent && (keep > 0 || a.Softcap != 0 || a.QNorm != nil || a.KNorm != nil) {
 		_ = s.Fail(&OpError{Op: op, Message: "of a latent, tokens beside a window, bent scores or norms of heads"})
 		return fail()
 	}
-	if len(caches) == 0 || len(tables) == 0 || written == 0 {
-		_ = s.Fail(&OpError{Op: op, Message: fmt.Sprintf("%d sequences with %d caches, of which %d are written", len(sequences), len(caches), written)})
+	if lent.empty() {
+		_ = s.Fail(&OpError{Op: op, Message: fmt.Sprintf("%d sequences with %d caches, of which %d are written", len(sequences), len(lent.caches), lent.written)})
 		return fail()
 	}
-	made := make([]unsafe.Pointer, 2*written)
+	made := make([]unsafe.Pointer, 2*lent.written)
 	var result unsafe.Pointer
 	var rc C.int
 	if a.Latent {
-		rc = C.ck_attend_latent(&result, &made[0], qkv.ctx, &caches[0], C.int(len(described)), &described[0], &tables[0], a.InvFreq.handle(),
+		rc = C.ck_attend_latent(&result, &made[0], qkv.ctx, &lent.caches[0], C.int(len(lent.described)), &lent.described[0], &lent.tables[0], a.InvFreq.handle(),
 			a.c(0), s.stream)
 	} else {
-		rc = C.ck_attend_softcap(&result, &made[0], qkv.ctx, &caches[0], C.int(len(described)), &described[0], &tables[0], C.int(keep),
+		rc = C.ck_attend_softcap(&result, &made[0], qkv.ctx, &lent.caches[0], C.int(len(lent.described)), &lent.described[0], &lent.tables[0], C.int(keep),
 			a.InvFreq.handle(), a.QNorm.handle(), a.KNorm.handle(), a.c(0), C.float(a.Softcap), s.stream)
 	}
 	if rc != 0 {
 		s.failOp(op, qkv)
 		return fail()
 	}
-	out, next := make([][]CachePair, len(sequences)), 0
-	for i, q := range sequences {
-		for range q.Pairs[q.Written:] {
-			pair := CachePair{s.add(made[next]), s.add(made[next+1])}
+	out, _ := s.writtenCaches(sequences, made)
+	for _, pairs := range out {
+		for i := range pairs {
 			if a.Latent {
-				pair.Values = nil
+				pairs[i].Values = nil
 			}
-			out[i] = append(out[i], pair)
-			next += 2
 		}
 	}
 	return s.add(result), out
+}
+
+// lentCaches are sequences as the library reads them.
+type lentCaches struct {
+	described []C.ck_sequence
+	caches    []unsafe.Pointer
+	tables    []C.int
+	written   int  // pairs that come back
+	latent    bool // keys are values too
+}
+
+func (l *lentCaches) empty() bool { return len(l.caches) == 0 || len(l.tables) == 0 || l.written == 0 }
+
+// add describes sequences behind those that are there.
+func (l *lentCaches) add(s *Scope, op string, sequences []CacheSequence) bool {
+	for _, q := range sequences {
+		l.described = append(l.described, C.ck_sequence{
+			offset: C.int(q.Offset), rows: C.int(q.Tokens), keys: q.KeyCode.c(), values: q.ValueCode.c(),
+			pairs: C.int(len(q.Pairs)), written: C.int(q.Written), table: C.int(len(l.tables)), tiles: C.int(len(q.Tiles)),
+		})
+		for _, t := range q.Tiles {
+			l.tables = append(l.tables, C.int(t[0]), C.int(t[1]))
+		}
+		for _, p := range q.Pairs {
+			if l.latent {
+				p.Values = p.Keys
+			}
+			if !s.have(op, p.Keys, p.Values) {
+				return false
+			}
+			l.caches = append(l.caches, p.Keys.ctx, p.Values.ctx)
+		}
+		l.written += len(q.Pairs) - q.Written
+	}
+	return true
+}
+
+// writtenCaches takes over what came back for the sequences; rest is what came back for others.
+func (s *Scope) writtenCaches(sequences []CacheSequence, made []unsafe.Pointer) (out [][]CachePair, rest []unsafe.Pointer) {
+	out = make([][]CachePair, len(sequences))
+	for i, q := range sequences {
+		for range q.Pairs[q.Written:] {
+			out[i] = append(out[i], CachePair{s.add(made[0]), s.add(made[1])})
+			made = made[2:]
+		}
+	}
+	return out, made
+}
+
+// inertCaches stand for what would have come back.
+func inertCaches(sequences []CacheSequence) [][]CachePair {
+	out := make([][]CachePair, len(sequences))
+	for i, q := range sequences {
+		for range q.Pairs[q.Written:] {
+			out[i] = append(out[i], CachePair{inert, inert})
+		}
+	}
+	return out
 }
 
 // PackRows codes rows x [1, heads, n, HeadDim] as AttendCaches writes them: [1, heads, n, words] of uint32.

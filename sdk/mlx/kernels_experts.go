@@ -32,3 +32,24 @@ func (s *Scope) PackedExperts(x, logits *Array, e PackedExperts) *Array {
 		e.Residual.handle(), s.stream)
 	return s.one(op, o, x, logits)
 }
+
+// Mixes reports whether the library has PackedMixture: its kernel "mixture".
+func Mixes() bool { return bool(C.ck_mixes()) }
+
+// PackedMixture is h and PackedExperts of norm(h), whose logits are norm(h) through router: one operation with the bits of the norm in
+// PackedLinear, PackedLinear and PackedExperts. e.Residual is not read: h is it.
+func (s *Scope) PackedMixture(h, norm *Array, eps float32, router *Packed, e PackedExperts) *Array {
+	const op = "packed_mixture"
+	if !s.usable(op) || !s.have(op, h, norm) {
+		return inert
+	}
+	for _, w := range []*Packed{router, e.Gate, e.Up, e.Down} {
+		if w == nil || w.ctx == nil {
+			_ = s.Fail(&OpError{Op: op, Message: "a weight is closed"})
+			return inert
+		}
+	}
+	o := C.ck_mixture(h.ctx, norm.ctx, C.float(eps), router.ctx, e.Gate.ctx, e.Up.ctx, e.Down.ctx, C.int(e.Experts), C.int(e.TopK),
+		C.bool(e.Normalize), s.stream)
+	return s.one(op, o, h, norm)
+}

@@ -36,8 +36,10 @@ typedef struct {
 // Kernels that an older library lacks: whoever calls one has found its name in the list.
 #define CK_LATER(F)                               \
 	F(int, weight_set_int8, (weight, bool))       \
-	F(int, linear_chain, (mlx_array *, mlx_array *, mlx_array, mlx_array, const weight *, int, mlx_array, const weight *, int, mlx_array, \
-	                      float, mlx_stream)) \
+	F(int, decoder_new, (ck_decoder *, const ck_decoder_layer *, int, int, float)) \
+	F(int, decoder_free, (ck_decoder))            \
+	F(int, decode, (mlx_array *, mlx_array *, ck_decoder, mlx_array, const mlx_array *, int, const ck_sequence *, const int *, int, \
+	                mlx_array, const ck_attention *, mlx_stream)) \
 	F(size_t, weight_size_trellis, (int, int, int, int, int, int))          \
 	F(int, weight_new_trellis, (weight *, int, int, int, int, int, int))    \
 	F(int, weight_set_trellis, (weight, int, int, const uint32_t *, const float *)) \
@@ -45,6 +47,7 @@ typedef struct {
 	F(int, linear_updates, (mlx_array *, mlx_array, const weight *, int, int, mlx_array, float, mlx_array, const ck_update *, int, \
 	                        mlx_stream))          \
 	F(int, experts, (mlx_array *, mlx_array, mlx_array, weight, weight, weight, int, int, bool, mlx_array, mlx_stream))          \
+	F(int, mixture, (mlx_array *, mlx_array, mlx_array, float, weight, weight, weight, weight, int, int, bool, mlx_stream)) \
 	F(int, kernels_revision, (void))              \
 	F(int, attend_rows, (mlx_array *, mlx_array *, mlx_array, const mlx_array *, int, const int *, const int *, mlx_array, mlx_array, \
 	                     mlx_array, const ck_attention *, mlx_stream)) \
@@ -186,22 +189,6 @@ cx_out ck_linear_updates(void *x, void *const *weights, int count, int gate, voi
 	return (cx_out){res.ctx, rc};
 }
 
-bool ck_chains(void) { return p_linear_chain != NULL; }
-ck_two ck_linear_chain(void *o, void *h, void *const *weights, int gate, void *norm_mlp, void *const *next, int count, void *norm_next,
-                       float eps, void *stream) {
-	weight ws[4], ns[CK_MAX_WEIGHTS];
-	for (int i = 0; i < 4; i++) ws[i].ctx = weights[i];
-	for (int i = 0; i < count; i++) ns[i].ctx = next[i];
-	mlx_array out = {0}, projected = {0};
-	if (p_linear_chain == NULL) {
-		cx_set_error("the runtime's libcladekernels lacks clade_linear_chain");
-		return (ck_two){NULL, NULL, 1};
-	}
-	int rc = failed(p_linear_chain(&out, &projected, (mlx_array){o}, (mlx_array){h}, ws, gate, (mlx_array){norm_mlp}, ns, count,
-	                               (mlx_array){norm_next}, eps, (mlx_stream){stream}));
-	return (ck_two){out.ctx, projected.ctx, rc};
-}
-
 cx_out ck_experts(void *x, void *logits, void *gate, void *up, void *down, int experts, int top_k, bool normalize, void *residual,
                   void *stream) {
 	mlx_array res = {0};
@@ -211,6 +198,19 @@ cx_out ck_experts(void *x, void *logits, void *gate, void *up, void *down, int e
 	}
 	int rc = failed(p_experts(&res, (mlx_array){x}, (mlx_array){logits}, (weight){gate}, (weight){up}, (weight){down}, experts, top_k,
 	                          normalize, (mlx_array){residual}, (mlx_stream){stream}));
+	return (cx_out){res.ctx, rc};
+}
+
+bool ck_mixes(void) { return p_mixture != NULL; }
+cx_out ck_mixture(void *h, void *norm, float eps, void *router, void *gate, void *up, void *down, int experts, int top_k, bool normalize,
+                  void *stream) {
+	mlx_array res = {0};
+	if (p_mixture == NULL) {
+		cx_set_error("the runtime's libcladekernels lacks clade_mixture");
+		return (cx_out){NULL, 1};
+	}
+	int rc = failed(p_mixture(&res, (mlx_array){h}, (mlx_array){norm}, eps, (weight){router}, (weight){gate}, (weight){up}, (weight){down},
+	                          experts, top_k, normalize, (mlx_stream){stream}));
 	return (cx_out){res.ctx, rc};
 }
 
@@ -285,6 +285,27 @@ cx_out ck_head_linear(void *x, void *w, int from, void *stream) {
 	mlx_array res = {0};
 	int rc = failed(p_head_linear(&res, (mlx_array){x}, (mlx_array){w}, from, (mlx_stream){stream}));
 	return (cx_out){res.ctx, rc};
+}
+
+bool ck_decodes(void) { return p_decoder_new != NULL && p_decoder_free != NULL && p_decode != NULL; }
+cx_out ck_decoder_new(const ck_decoder_layer *layers, int count, int gate, float eps) {
+	ck_decoder d = {0};
+	if (!ck_decodes()) {
+		cx_set_error("the runtime's libcladekernels lacks clade_decode");
+		return (cx_out){NULL, 1};
+	}
+	int rc = failed(p_decoder_new(&d, layers, count, gate, eps));
+	return (cx_out){d.ctx, rc};
+}
+int ck_decoder_free(void *d) { return p_decoder_free((ck_decoder){d}); }
+int ck_decode(void **out, void **new_caches, void *d, void *x, void *const *caches, int count, const ck_sequence *sequences, const int *tables,
+              int keep, void *inv_freq, ck_attention a, void *stream) {
+	LACKS(decode)
+	mlx_array o = {0};
+	int rc = failed(p_decode(&o, (mlx_array *)new_caches, (ck_decoder){d}, (mlx_array){x}, (const mlx_array *)caches, count, sequences, tables,
+	                         keep, (mlx_array){inv_freq}, &a, (mlx_stream){stream}));
+	*out = o.ctx;
+	return rc;
 }
 
 cx_out ck_cache_pack(void *x, ck_row_code code, void *stream) {

@@ -59,15 +59,10 @@ typedef struct {
 bool ck_updates(void);
 cx_out ck_linear_updates(void *x, void *const *weights, int count, int gate, void *norm, float eps, void *residual,
                          const ck_update *updates, int changes, void *stream);
-// weights are four; count is at most CK_MAX_WEIGHTS. projected stays NULL where it is 0.
-typedef struct {
-	void *out, *projected;
-	int rc;
-} ck_two;
-bool ck_chains(void);
-ck_two ck_linear_chain(void *o, void *h, void *const *weights, int gate, void *norm_mlp, void *const *next, int count, void *norm_next,
-                       float eps, void *stream);
 cx_out ck_experts(void *x, void *logits, void *gate, void *up, void *down, int experts, int top_k, bool normalize, void *residual,
+                  void *stream);
+bool ck_mixes(void);
+cx_out ck_mixture(void *h, void *norm, float eps, void *router, void *gate, void *up, void *down, int experts, int top_k, bool normalize,
                   void *stream);
 cx_out ck_embed(void *ids, void *w, int dtype, void *stream);
 ck_three ck_attend(void *qkv, void *keys, void *values, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, void *stream);
@@ -102,6 +97,23 @@ int ck_attend_caches(void **out, void **new_caches, void *qkv, void *const *cach
 bool ck_attends_softcap(void);
 int ck_attend_softcap(void **out, void **new_caches, void *qkv, void *const *caches, int count, const ck_sequence *sequences,
                       const int *tables, int keep, void *inv_freq, void *q_norm, void *k_norm, ck_attention a, float softcap, void *stream);
+
+// clade_decoder and clade_decoder_layer by layout: weights and arrays are one pointer each.
+typedef struct {
+	void *ctx;
+} ck_decoder;
+typedef struct {
+	void *q, *k, *v, *o, *gate, *up, *down, *router;
+	int experts, top_k;
+	bool normalize;
+	void *attention_norm, *mlp_norm, *q_norm, *k_norm;
+} ck_decoder_layer;
+bool ck_decodes(void);
+cx_out ck_decoder_new(const ck_decoder_layer *layers, int count, int gate, float eps);
+int ck_decoder_free(void *d);
+// caches and new_caches are handles, as many as the sequences' pairs of all layers have.
+int ck_decode(void **out, void **new_caches, void *d, void *x, void *const *caches, int count, const ck_sequence *sequences, const int *tables,
+              int keep, void *inv_freq, ck_attention a, void *stream);
 cx_out ck_cache_pack(void *x, ck_row_code code, void *stream);
 
 typedef struct {

@@ -16,8 +16,33 @@ type Experts struct {
 
 // AddTo is h + the mixture of norm(h), for h [1, T, hidden].
 func (e Experts) AddTo(s *mlx.Scope, norm RMSNorm, h *mlx.Array) *mlx.Array {
+	w := packed([]Linear{e.Gate, e.Up, e.Down, e.Router})
+	if w == nil || norm.Weight == nil || !mlx.Mixes() {
+		return e.apart(s, norm, h)
+	}
+	whole := func(h *mlx.Array) *mlx.Array {
+		return s.PackedMixture(h, norm.Weight, norm.Eps, w[3], mlx.PackedExperts{
+			Gate: w[0], Up: w[1], Down: w[2], Experts: e.Experts, TopK: e.TopK, Normalize: e.Normalize,
+		})
+	}
+	cs := changes(e.Router)
+	if len(cs) == 0 {
+		return whole(h)
+	}
+	return byRows(s, h, cs, whole, func(h *mlx.Array, cs []change) *mlx.Array {
+		x := norm.Forward(s, h)
+		return e.routed(s, x, addChanges(s, e.Router.plain(s, x), x, cs, 0), h)
+	})
+}
+
+// apart is AddTo in operations of their own.
+func (e Experts) apart(s *mlx.Scope, norm RMSNorm, h *mlx.Array) *mlx.Array {
 	x := norm.Forward(s, h)
-	logits := e.Router.Forward(s, x) // [1, T, experts]
+	return e.routed(s, x, e.Router.Forward(s, x), h)
+}
+
+// routed is h + the mixture of x, whose logits [1, T, experts] are known.
+func (e Experts) routed(s *mlx.Scope, x, logits, h *mlx.Array) *mlx.Array {
 	if w := packed([]Linear{e.Gate, e.Up, e.Down}); w != nil {
 		return s.PackedExperts(x, logits, mlx.PackedExperts{
 			Gate: w[0], Up: w[1], Down: w[2], Experts: e.Experts, TopK: e.TopK, Normalize: e.Normalize, Residual: h,

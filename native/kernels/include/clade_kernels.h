@@ -122,23 +122,6 @@ int clade_linear_updates(
     int changes,
     clade_stream s);
 
-/* What stands between two attentions of a decoder, in one operation with the bits of the four: h + W_o o, then its gated MLP added to
- * that, then norm_next of the sum through `next` weights, side by side. Weights: o, gate, up, down, and count of them. out: the sum,
- * [.., n of o], and the last products, or an empty array where count is 0. Beside "linear-chain" in the list. */
-int clade_linear_chain(
-    clade_array* out,
-    clade_array* projected,
-    clade_array o,
-    clade_array h,
-    const clade_weight* weights,
-    int gate,
-    clade_array norm_mlp,
-    const clade_weight* next,
-    int count,
-    clade_array norm_next,
-    float norm_eps,
-    clade_stream s);
-
 /* A mixture of experts: softmax of logits [..., experts] in float32, the top_k likeliest of each row (of equals those with the higher
  * number, as MLX's argpartition has it), their probabilities made to sum to 1 where normalize says so, and of each
  * down_e(silu(gate_e x) * up_e x) times its probability; then + residual. gate, up [experts * width, k] and down [experts * k, width]
@@ -155,6 +138,22 @@ int clade_experts(
     int top_k,
     bool normalize,
     clade_array residual,
+    clade_stream s);
+
+/* h and clade_experts of x = norm(h), whose logits are x through the router [experts, k]: one operation with the bits of a norm as
+ * clade_linear has it, clade_linear and clade_experts. Beside "mixture" in the list. */
+int clade_mixture(
+    clade_array* res,
+    clade_array h,
+    clade_array norm,
+    float norm_eps,
+    clade_weight router,
+    clade_weight gate,
+    clade_weight up,
+    clade_weight down,
+    int experts,
+    int top_k,
+    bool normalize,
     clade_stream s);
 
 /* Rows of a weight as [..., k] of dtype, by int32/uint32 ids. */
@@ -280,6 +279,39 @@ int clade_attend_latent(
  * a float dtype, as [1, L, heads * out] of x's dtype; out is a multiple of 16. Sums are float32, over columns in order. Beside
  * "head-linear" in the list. */
 int clade_head_linear(clade_array* res, clade_array x, clade_array w, int from, clade_stream s);
+
+/* The layers of a decoder, for steps of a few rows: of each
+ *   h = h + W_o attention(norm(h) through W_q, W_k and W_v), then h = h + W_down (gate(norm(h) W_gate) * norm(h) W_up)
+ * or a mixture in place of the latter. q_norm and k_norm [head_dim] or empty; all norms have the dtype of h. Weights are kept, norms copied. Beside "decoder" in the list. */
+typedef struct clade_decoder_ {
+  void* ctx;
+} clade_decoder;
+typedef struct clade_decoder_layer_ {
+  clade_weight q, k, v, o, gate, up, down;
+  clade_weight router; /* of a mixture, whose experts gate, up and down then are as in clade_mixture; or empty */
+  int experts, top_k;
+  bool normalize;
+  clade_array attention_norm, mlp_norm, q_norm, k_norm;
+} clade_decoder_layer;
+int clade_decoder_new(clade_decoder* res, const clade_decoder_layer* layers, int count, int gate, float norm_eps);
+int clade_decoder_free(clade_decoder d); /* a step that has been built keeps what it reads */
+
+/* One step: x [1, L, hidden], at most 8 rows, through all layers as one operation with the bits of clade_linear,
+ * clade_attend_caches and clade_mixture. `count` sequences, described for each layer in turn, as their caches and tables are; new_caches: of those
+ * written, in the same order. Every layer attends as a says. */
+int clade_decode(
+    clade_array* out,
+    clade_array* new_caches,
+    clade_decoder d,
+    clade_array x,
+    const clade_array* caches,
+    int count,
+    const clade_sequence* sequences,
+    const int* tables,
+    int keep,
+    clade_array inv_freq,
+    const clade_attention* a,
+    clade_stream s);
 
 /* Rows x [1, heads, n, head_dim], of a float dtype, as coded rows [1, heads, n, words]: what clade_attend_caches writes of them. */
 int clade_cache_pack(clade_array* res, clade_array x, clade_row_code code, clade_stream s);

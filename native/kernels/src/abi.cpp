@@ -28,7 +28,7 @@ std::string& clade::last_error() {
 extern "C" {
 
 uint32_t clade_kernels_abi(void) { return CLADE_KERNELS_ABI; }
-const char* clade_kernels_list(void) { return "linear\nembed\nattend\nlinear-int8\nattend-rows\nlinear-updates\nattend-caches\nsample\nexperts\nattend-softcap\ntrellis\nlinear-chain\ngated-delta\nattend-latent\nhead-linear\n"; }
+const char* clade_kernels_list(void) { return "linear\nembed\nattend\nlinear-int8\nattend-rows\nlinear-updates\nattend-caches\nsample\nexperts\nattend-softcap\ntrellis\ndecoder\ngated-delta\nattend-latent\nhead-linear\nmixture\n"; }
 int clade_kernels_revision(void) { return CLADE_KERNELS_REVISION; }
 const char* clade_kernels_error(void) { return last_error().c_str(); }
 int clade_kernels_threads(void) { return Pool::get().threads(); }

@@ -1,7 +1,8 @@
 // The MLX primitives of attention over caches; every argument is checked before one is built.
+#include "attend.h"
+
 #include <algorithm>
 
-#include "attention.h"
 #include "cache.h"
 #include "mlx/allocator.h"
 #include "mlx/backend/cpu/encoder.h"
@@ -10,14 +11,6 @@
 
 namespace clade {
 namespace {
-
-// A sequence as the primitive keeps it.
-struct Sequence {
-  int offset, rows;
-  RowCode keys, values;
-  int pairs, written;
-  std::vector<std::pair<int, int>> tiles;  // pair, first row
-};
 
 class Attend : public Primitive {
  public:
@@ -31,29 +24,7 @@ class Attend : public Primitive {
     outs[0].set_data(mx::allocator::malloc(outs[0].nbytes()));
     std::vector<AttentionSegment> segments;
     size_t next = 1, made = 1;
-    for (const Sequence& q : sequences_) {
-      for (int p = 0; p < q.pairs; p++)
-        for (size_t i = next + 2 * size_t(p); i < next + 2 * size_t(p) + 2; i++) {
-          if (!in[i].flags().row_contiguous) throw std::runtime_error("clade_attend: the caches must be contiguous");
-          // In place, whoever else holds the buffer: tasks of a stream run in order, and the caller owns its caches alone. MLX's
-          // own donation test would copy the cache on every step that is issued before the last one has finished.
-          if (p >= q.written) outs[made++].copy_shared_buffer(in[i]);
-        }
-      AttentionSegment segment{q.offset, q.rows, q.keys, q.values, {}};
-      for (auto [pair, row] : q.tiles) {
-        if (pair < 0) {
-          segment.tiles.push_back({nullptr, nullptr, 0});
-          continue;
-        }
-        const mx::array &k = in[next + 2 * size_t(pair)], &v = in[next + 2 * size_t(pair) + 1];
-        auto at = [&](const mx::array& a, const RowCode& code) {
-          return const_cast<uint8_t*>(a.data<uint8_t>()) + size_t(row) * code.bytes(call_.head_dim);
-        };
-        segment.tiles.push_back({at(k, q.keys), at(v, q.values), k.shape(2)});
-      }
-      segments.push_back(std::move(segment));
-      next += 2 * size_t(q.pairs);
-    }
+    for (const Sequence& q : sequences_) segments.push_back(segment_of(q, call_.head_dim, in, next, outs, made));
     Contiguous qkv(in[0]);
     std::vector<Contiguous> more;
     for (size_t i = next; i < in.size(); i++) more.emplace_back(in[i]);
@@ -109,18 +80,28 @@ RowCode row_code(const clade_row_code& c, const mx::array& a, int head_dim) {
   return code;
 }
 
-void check_attention(const clade_attention& a, const mx::array& x, bool latent) {
-  dtype_of(x.dtype());
+}  // namespace
+
+void check_heads(const clade_attention& a) {
   if (a.kv_heads < 1 || a.heads < 1 || a.heads % a.kv_heads) refuse("heads must be a multiple of kv_heads");
   if (a.head_dim < 16 || a.head_dim % 16) refuse("head_dim must be a multiple of 16");
   if (a.rope_dims < 0 || a.rope_dims % 2 || a.rope_dims > a.head_dim) refuse("rope_dims must be even and at most head_dim");
   if (a.window < 0) refuse("offset and window must not be negative");
-  if (x.ndim() != 3 || x.shape(0) != 1 || x.shape(2) != (a.heads + (latent ? 1 : 2) * a.kv_heads) * a.head_dim)
-    refuse(latent ? "qkv must be [1, L, (heads + kv_heads) * head_dim]" : "qkv must be [1, L, (heads + 2 kv_heads) * head_dim]");
 }
 
-// Reads one sequence: its arrays begin at caches, its table at table.
-Sequence read(const clade_sequence& q, const clade_array* caches, const int* table, const clade_attention& a, int keep) {
+mx::array checked_frequencies(clade_array inv_freq, const clade_attention& a) {
+  if (!a.rope_dims) return mx::array(0.0f);
+  const mx::array& f = array_of(inv_freq);
+  if (f.ndim() != 1 || f.shape(0) != a.rope_dims / 2 || f.dtype() != mx::float32) refuse("inv_freq must be float32 [rope_dims/2]");
+  return f;
+}
+
+AttentionCall attention_call(const clade_attention& a, int keep, float softcap) {
+  return {a.heads,      a.kv_heads,    a.head_dim, a.rope_dims, a.rope_traditional,
+          a.rope_scale, a.rope_mscale, a.scale,    a.window,    keep, a.norm_eps, softcap};
+}
+
+Sequence read_sequence(const clade_sequence& q, const clade_array* caches, const int* table, const clade_attention& a, int keep) {
   if (q.offset < 0 || q.rows < 0) refuse("offset and window must not be negative");
   if (q.pairs < 1 || q.written < 0 || q.written > q.pairs) refuse(std::to_string(q.pairs) + " pairs of caches");
   Sequence out{q.offset, q.rows, {}, {}, q.pairs, q.written, {}};
@@ -153,6 +134,32 @@ Sequence read(const clade_sequence& q, const clade_array* caches, const int* tab
   return out;
 }
 
+AttentionSegment segment_of(const Sequence& q, int head_dim, const std::vector<mx::array>& in, size_t& next, std::vector<mx::array>& outs,
+                            size_t& made) {
+  for (size_t i = next; i < next + 2 * size_t(q.pairs); i++) {
+    if (!in[i].flags().row_contiguous) throw std::runtime_error("clade_attend: the caches must be contiguous");
+    // In place, whoever else holds the buffer: tasks of a stream run in order, and the caller owns its caches alone. MLX's
+    // own donation test would copy the cache on every step that is issued before the last one has finished.
+    if (i >= next + 2 * size_t(q.written)) outs[made++].copy_shared_buffer(in[i]);
+  }
+  AttentionSegment segment{q.offset, q.rows, q.keys, q.values, {}};
+  for (auto [pair, row] : q.tiles) {
+    if (pair < 0) {
+      segment.tiles.push_back({nullptr, nullptr, 0});
+      continue;
+    }
+    const mx::array &k = in[next + 2 * size_t(pair)], &v = in[next + 2 * size_t(pair) + 1];
+    auto at = [&](const mx::array& a, const RowCode& code) {
+      return const_cast<uint8_t*>(a.data<uint8_t>()) + size_t(row) * code.bytes(head_dim);
+    };
+    segment.tiles.push_back({at(k, q.keys), at(v, q.values), k.shape(2)});
+  }
+  next += 2 * size_t(q.pairs);
+  return segment;
+}
+
+namespace {
+
 bool same(const clade_row_code& a, const clade_row_code& b) { return a.code == b.code && a.bits == b.bits && a.group == b.group; }
 
 // Attention over caches, of any kind.
@@ -162,7 +169,10 @@ int attend(clade_array* out, clade_array* new_caches, clade_array qkv, const cla
   return guard("clade_attend", [&] {
     if (!(softcap >= 0) || softcap > 1e30f) refuse("a softcap must be positive, or 0 for none");
     const mx::array& x = array_of(qkv);
-    check_attention(*a, x, latent);
+    dtype_of(x.dtype());
+    check_heads(*a);
+    if (x.ndim() != 3 || x.shape(0) != 1 || x.shape(2) != (a->heads + (latent ? 1 : 2) * a->kv_heads) * a->head_dim)
+      refuse(latent ? "qkv must be [1, L, (heads + kv_heads) * head_dim]" : "qkv must be [1, L, (heads + 2 kv_heads) * head_dim]");
     if (count < 1) refuse("no sequence");
     if (keep < 0 || keep > kAttentionTile) refuse("the first " + std::to_string(keep) + " positions cannot be kept");
     std::vector<mx::array> inputs{x};
@@ -172,7 +182,7 @@ int attend(clade_array* out, clade_array* new_caches, clade_array qkv, const cla
     int64_t total = 0;
     for (int i = 0; i < count; i++) {
       const clade_sequence& q = sequences[i];
-      read_in.push_back(read(q, caches, tables + q.table, *a, keep));
+      read_in.push_back(read_sequence(q, caches, tables + q.table, *a, keep));
       for (int p = 0; latent && p < q.pairs; p++)
         if (array_of(caches[2 * p]).id() != array_of(caches[2 * p + 1]).id()) refuse("a latent's keys and values must be one array");
       if (latent && !same(q.keys, q.values)) refuse("a latent's keys and values must have one code");
@@ -186,21 +196,15 @@ int attend(clade_array* out, clade_array* new_caches, clade_array qkv, const cla
       total += q.rows;
     }
     if (total != x.shape(1)) refuse("qkv has " + std::to_string(x.shape(1)) + " rows, the sequences " + std::to_string(total));
-    if (a->rope_dims) {
-      const mx::array& f = array_of(inv_freq);
-      if (f.ndim() != 1 || f.shape(0) != a->rope_dims / 2 || f.dtype() != mx::float32) refuse("inv_freq must be float32 [rope_dims/2]");
-      inputs.push_back(f);
-    } else {
-      inputs.push_back(mx::array(0.0f));
-    }
+    inputs.push_back(checked_frequencies(inv_freq, *a));
     for (clade_array n : {q_norm, k_norm}) {
       if (!n.ctx) continue;
       const mx::array& w = array_of(n);
       if (w.ndim() != 1 || w.shape(0) != a->head_dim || w.dtype() != x.dtype()) refuse("a head norm does not fit");
       inputs.push_back(w);
     }
-    AttentionCall call{a->heads,      a->kv_heads,    a->head_dim, a->rope_dims, a->rope_traditional,
-                       a->rope_scale, a->rope_mscale, a->scale,    a->window,    keep, a->norm_eps, softcap, latent};
+    AttentionCall call = attention_call(*a, keep, softcap);
+    call.latent = latent;
     auto outs = mx::array::make_arrays(shapes, dtypes, std::make_shared<Attend>(stream_of(s), call, std::move(read_in), q_norm.ctx, k_norm.ctx), inputs);
     give(out, outs[0]);
     for (size_t i = 1; i < outs.size(); i++) give(&new_caches[i - 1], outs[i]);

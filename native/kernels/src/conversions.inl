@@ -60,6 +60,9 @@ void narrow(DType d, const float* x, size_t n, void* out) {
       if (n) std::memcpy(out, x, n * 4);
       return;
     case DType::bf16:
+#if defined(__AVX512F__)
+      for (; n >= kLanes; n -= kLanes, x += kLanes, h += kLanes) store_bf16(h, load16(x));
+#endif
       for (size_t i = 0; i < n; i++) h[i] = f32_to_bf16(x[i]);
       return;
     case DType::f16:

@@ -215,8 +215,9 @@ void dot_rows(const PanelShape& sh, const uint8_t* const* panel, const QuantRows
   const uint8_t* p[NP];
   for (int j = 0; j < NP; j++) p[j] = panel[j];
   for (int g = 0; g < sh.k; g += sh.group) {
+    const size_t ahead = 4 * size + (g + 4 * sh.group < sh.k ? 0 : sh.skip);
     for (int j = 0; j < NP; j++)
-      for (size_t o = 0; o < size; o += 64) __builtin_prefetch(p[j] + 4 * size + o);
+      for (size_t o = 0; o < size; o += 64) __builtin_prefetch(p[j] + ahead + o);
     for (int b = 0; b < sh.group; b += x.block) {
       Sums sums[MR][NP];
       const int8_t* codes = x.codes + size_t(row) * size_t(x.k) + size_t(g + b);

@@ -140,4 +140,23 @@ void ExpertsCall::run(DType dtype, const void* x, const void* logits, int rows, 
   });
 }
 
+void MixtureCall::run(DType dtype, const void* h, int rows, const void* norm, void* out) const {
+  const Level& l = level();
+  const size_t k = size_t(experts.k()), line = k * (dtype == DType::f32 ? 4 : 2);
+  std::vector<uint8_t> x(size_t(rows) * line), logits(size_t(rows) * size_t(experts.experts) * (dtype == DType::f32 ? 4 : 2));
+  std::vector<float> weight(k);
+  l.widen(dtype, norm, k, weight.data());
+  const int piece = rows < 8 ? rows : piece_of(rows, 1);
+  Pool::get().run((rows + piece - 1) / std::max(1, piece), [&](int i) {
+    std::vector<float> row(k);
+    for (int r = i * piece; r < std::min(rows, (i + 1) * piece); r++) {
+      l.widen(dtype, static_cast<const uint8_t*>(h) + size_t(r) * line, k, row.data());
+      norm_row(dtype, row.data(), weight.data(), router.norm_eps, int(k), row.data());
+      l.narrow(dtype, row.data(), k, x.data() + size_t(r) * line);
+    }
+  });
+  router.run(dtype, x.data(), rows, nullptr, nullptr, logits.data());
+  experts.run(dtype, x.data(), logits.data(), rows, h, out);
+}
+
 }  // namespace clade

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "level.h"
+#include "linear.h"
 #include "weight.h"
 
 namespace clade {
@@ -17,6 +18,15 @@ struct ExpertsCall {
   int width() const { return down->k; }
   // x [rows, k], logits [rows, experts], residual like out or null, out [rows, k]; all of dtype, row-major.
   void run(DType dtype, const void* x, const void* logits, int rows, const void* residual, void* out) const;
+};
+
+// What a decoder does with a mixture: norm, router, experts and the sum.
+struct MixtureCall {
+  LinearCall router;  // its norm_eps is the norm's
+  ExpertsCall experts;
+
+  // h and out [rows, k], norm [k]: out is h and the mixture of norm(h), with the bits of norm_row, LinearCall and ExpertsCall.
+  void run(DType dtype, const void* h, int rows, const void* norm, void* out) const;
 };
 
 }  // namespace clade

@@ -28,6 +28,8 @@ struct PanelShape {
   int group;   // columns that share a scale; 0 for dense formats; the block of a trellis
   int stride;  // bytes from one column to the next in a dense panel
   int bits = 0, state = 0, axis = 0;  // of a trellis
+  // Bytes from the end of a quantized panel to the one that its caller takes next in its place, which is asked for early.
+  size_t skip = 0;
 };
 
 // Rows of activations rounded to 8 bits for a weight whose groups are `group` wide. A block of `block` columns, which divides

@@ -15,7 +15,6 @@ namespace {
 // Floats of x that one pass over the panels keeps in the second-level cache.
 constexpr size_t kRowBlockFloats = 192 * 1024;
 
-
 struct Buffer {
   float* p = nullptr;
   size_t n = 0;
@@ -39,7 +38,12 @@ struct Operand {
   const QuantRows* rounded;
 };
 
-Operand operand(const Weight& w, int panel, const Rows& rows) { return {w.shape, w.panel(panel), rows.rounded_for(w)}; }
+// The next panel in its place is `step` behind it.
+Operand operand(const Weight& w, int panel, int step, const Rows& rows) {
+  Operand o{w.shape, w.panel(panel), rows.rounded_for(w)};
+  o.shape.skip = size_t(step - 1) * w.panel_bytes;
+  return o;
+}
 
 // Multiplies rows of x with `count` panels (1, 2, 4) into out [rows][count * 16].
 void multiply(const Operand* operands, int count, const Rows& r, float* out) {
@@ -90,7 +94,7 @@ void plain_panels(const Weight& w, int begin, int end, const Rows& r, int col, c
     int count = std::min(step, end - p);
     if (count == 3) count = 2;
     Operand operands[4];
-    for (int i = 0; i < count; i++) operands[i] = operand(w, p + i, r);
+    for (int i = 0; i < count; i++) operands[i] = operand(w, p + i, count, r);
     float* t = scratch(kTile, size_t(rows) * size_t(count) * kLanes);
     multiply(operands, count, r, t);
     for (int m = 0; m < rows; m++)
@@ -110,8 +114,8 @@ void gated_panels(const Weight& gate, const Weight& up, int begin, int end, cons
     int pairs = std::min(step, end - p);
     Operand operands[4];
     for (int i = 0; i < pairs; i++) {
-      operands[2 * i] = operand(gate, p + i, r);
-      operands[2 * i + 1] = operand(up, p + i, r);
+      operands[2 * i] = operand(gate, p + i, pairs, r);
+      operands[2 * i + 1] = operand(up, p + i, pairs, r);
     }
     float* t = scratch(kTile, size_t(rows) * size_t(pairs) * 2 * kLanes);
     multiply(operands, 2 * pairs, r, t);
@@ -231,7 +235,7 @@ void products(const std::vector<std::shared_ptr<const Weight>>& weights, const f
   if (sink.gate != Gate::none) total = weights[0]->panels();
 
   // A piece is whole tiles; one that decodes its panels first does it for all rows of a block.
-  const int piece = piece_of(total, rows <= level().max_direct_rows ? direct_panels(rows) : 2);
+  const int piece = piece_of(total, 2);
   Pool::get().run((total + piece - 1) / piece, [&](int i) {
     const int b = i * piece, e = std::min(total, b + piece);
     for (int first_row = 0; first_row < rows; first_row += block) {

@@ -24,8 +24,8 @@ namespace {
 
 // Some 100 us of pauses: longer than the gap between two kernels of a step, far shorter than a person's pause.
 constexpr int kSpins = 2000;
-// Pieces that each thread should find.
-constexpr int kPieces = 4;
+// Pieces that each thread should find at least: who comes late leaves some of them to the others.
+constexpr int kPieces = 3;
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -221,8 +221,13 @@ void Pool::dispatch(void (*fn)(const void*, int), const void* ctx, int n) {
 }
 
 int piece_of(int total, int unit) {
-  const int pieces = Pool::get().threads() * kPieces;
-  return std::max(unit, (total / pieces + unit - 1) / unit * unit);
+  const int threads = Pool::get().threads(), units = std::max(1, (total + unit - 1) / unit);
+  int best = 1, least = units;
+  for (int p = 1; p <= std::max(1, units / (threads * kPieces)); p++) {
+    const int pieces = (units + p - 1) / p, busiest = (pieces + threads - 1) / threads * p;
+    if (busiest <= least) best = p, least = busiest;
+  }
+  return best * unit;
 }
 
 }  // namespace clade

@@ -33,7 +33,7 @@ class Pool {
   Impl* impl_;
 };
 
-// How many of `total` items, a multiple of `unit`, make a piece, so that every thread finds several.
+// How many of `total` items, a multiple of `unit`, make a piece, so that every thread finds several and all of them equally many.
 int piece_of(int total, int unit);
 
 }  // namespace clade

@@ -5,6 +5,7 @@
 #include "clade_kernels.h"
 #include "error.h"
 #include "experts.h"
+#include "experts_handle.h"
 #include "linear.h"
 #include "mlx/allocator.h"
 #include "mlx/backend/cpu/encoder.h"
@@ -83,6 +84,26 @@ class Experts : public Primitive {
   bool residual_;
 };
 
+// in: h, norm.
+class Mixture : public Primitive {
+ public:
+  Mixture(mx::Stream s, MixtureCall call) : Primitive(s), call_(std::move(call)) {}
+  const char* name() const override { return "clade_mixture"; }
+  void eval_cpu(const std::vector<mx::array>& in, std::vector<mx::array>& outs) override {
+    mx::array& out = outs[0];
+    out.set_data(mx::allocator::malloc(out.nbytes()));
+    Contiguous h(in[0]), norm(in[1]);
+    const int rows = int(in[0].size() / size_t(call_.experts.k()));
+    mx::cpu::get_command_encoder(stream()).dispatch([call = call_, dtype = dtype_of(out.dtype()), h, norm, rows, y = out.data<uint8_t>()] {
+      Pool::get().evaluating();
+      if (rows) call.run(dtype, h.read(), rows, norm.read(), y);
+    });
+  }
+
+ private:
+  MixtureCall call_;
+};
+
 class Embed : public Primitive {
  public:
   Embed(mx::Stream s, std::shared_ptr<const Weight> w) : Primitive(s), weight_(std::move(w)) {}
@@ -109,6 +130,29 @@ class Embed : public Primitive {
 };
 
 }  // namespace
+
+ExpertsCall experts_of(clade_weight gate, clade_weight up, clade_weight down, int experts, int top_k, bool normalize) {
+  ExpertsCall call{weight_of(gate), weight_of(up), weight_of(down), experts, top_k, normalize};
+  if (experts < 1 || top_k < 1 || top_k > experts) refuse(std::to_string(top_k) + " of " + std::to_string(experts) + " experts");
+  const int k = call.k(), width = call.width();
+  if (k % 16 || width % 16) refuse("experts of " + std::to_string(k) + " by " + std::to_string(width) + " are no whole panels");
+  const Weight &g = *call.gate, &u = *call.up, &d = *call.down;
+  if (int64_t(g.n) != int64_t(experts) * width || u.n != g.n || u.k != k || int64_t(d.n) != int64_t(experts) * k)
+    refuse("the weights are not those of " + std::to_string(experts) + " experts");
+  if (!g.bias.empty() || !u.bias.empty() || !d.bias.empty()) refuse("experts have no bias");
+  return call;
+}
+
+MixtureCall mixture_of(clade_weight router, clade_weight gate, clade_weight up, clade_weight down, int experts, int top_k, bool normalize,
+                       float norm_eps) {
+  MixtureCall call{{}, experts_of(gate, up, down, experts, top_k, normalize)};
+  call.router.weights.push_back(weight_of(router));
+  call.router.norm_eps = norm_eps;
+  if (call.router.k() != call.experts.k() || call.router.width() != experts)
+    refuse("the router is not that of " + std::to_string(experts) + " experts");
+  return call;
+}
+
 }  // namespace clade
 
 using namespace clade;
@@ -164,14 +208,8 @@ int clade_experts(clade_array* res, clade_array x, clade_array logits, clade_wei
   return guard("clade_experts", [&] {
     const mx::array &in = array_of(x), &router = array_of(logits);
     (void)dtype_of(in.dtype());
-    ExpertsCall call{weight_of(gate), weight_of(up), weight_of(down), experts, top_k, normalize};
-    if (experts < 1 || top_k < 1 || top_k > experts) refuse(std::to_string(top_k) + " of " + std::to_string(experts) + " experts");
-    const int k = call.k(), width = call.width();
-    if (k % 16 || width % 16) refuse("experts of " + std::to_string(k) + " by " + std::to_string(width) + " are no whole panels");
-    const Weight &g = *call.gate, &u = *call.up, &d = *call.down;
-    if (int64_t(g.n) != int64_t(experts) * width || u.n != g.n || u.k != k || int64_t(d.n) != int64_t(experts) * k)
-      refuse("the weights are not those of " + std::to_string(experts) + " experts");
-    if (!g.bias.empty() || !u.bias.empty() || !d.bias.empty()) refuse("experts have no bias");
+    ExpertsCall call = experts_of(gate, up, down, experts, top_k, normalize);
+    const int k = call.k();
     if (in.ndim() < 1 || in.shape(-1) != k) refuse("x has not " + std::to_string(k) + " columns");
     mx::Shape shape = in.shape();
     shape.back() = experts;
@@ -183,6 +221,19 @@ int clade_experts(clade_array* res, clade_array x, clade_array logits, clade_wei
       inputs.push_back(r);
     }
     give(res, mx::array(in.shape(), in.dtype(), std::make_shared<Experts>(stream_of(s), std::move(call), residual.ctx), std::move(inputs)));
+  });
+}
+
+int clade_mixture(clade_array* res, clade_array h, clade_array norm, float norm_eps, clade_weight router, clade_weight gate, clade_weight up,
+                  clade_weight down, int experts, int top_k, bool normalize, clade_stream s) {
+  return guard("clade_mixture", [&] {
+    const mx::array &in = array_of(h), &w = array_of(norm);
+    (void)dtype_of(in.dtype());
+    MixtureCall call = mixture_of(router, gate, up, down, experts, top_k, normalize, norm_eps);
+    const int k = call.experts.k();
+    if (in.ndim() < 1 || in.shape(-1) != k) refuse("h has not " + std::to_string(k) + " columns");
+    if (w.ndim() != 1 || w.shape(0) != k || w.dtype() != in.dtype()) refuse("the norm's weight does not fit");
+    give(res, mx::array(in.shape(), in.dtype(), std::make_shared<Mixture>(stream_of(s), std::move(call)), {in, w}));
   });
 }
 

@@ -106,6 +106,14 @@ inline void store_f16(uint16_t* p, f32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+inline void store_bf16(uint16_t* p, f32x16 a) {
+  const __m512i u = _mm512_castps_si512(a.v);
+  const __m512i even = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+  const __m512i nan = _mm512_or_si512(u, _mm512_set1_epi32(0x400000));
+  const __m512i r = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), nan);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16)));
+}
 // Sixteen words of eight nibbles each; nibble(i) gives nibble i of every word as a float.
 struct nibbles16 {
   __m512i w;

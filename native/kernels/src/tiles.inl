@@ -13,6 +13,9 @@ constexpr int kMaxRows = 5, kMaxDirectRows = 4, kTilePanels = 1;
 constexpr int kMaxRows = 4, kMaxDirectRows = 4, kTilePanels = 1;
 #endif
 
+// How many groups early a quantized panel's bytes are asked for.
+constexpr int kAhead = 4;
+
 template <int MR, int NP>
 struct Accumulators {
   f32x16 a[MR][NP];
@@ -63,19 +66,21 @@ inline void nibble_step(Accumulators<MR, NP>& acc, const nibbles16 (&n)[NP], con
 }
 
 template <class S, int MR, int NP>
-void tile_q4(int k, int group, const uint8_t* const* panel, const float* x, size_t ldx, float* out, size_t ldo) {
+void tile_q4(const PanelShape& sh, const uint8_t* const* panel, const float* x, size_t ldx, float* out, size_t ldo) {
+  const int k = sh.k, group = sh.group;
   Accumulators<MR, NP> acc;
   acc.clear();
   const size_t block = 2 * S::bytes + size_t(group) * 8;
   const uint8_t* p[NP];
   for (int j = 0; j < NP; j++) p[j] = panel[j];
   for (int g = 0; g < k; g += group) {
+    const size_t ahead = kAhead * block + (g + kAhead * group < k ? 0 : sh.skip);
     f32x16 s[NP], b[NP];
 #pragma GCC unroll 4
     for (int j = 0; j < NP; j++) {
       s[j] = S::load(p[j]);
       b[j] = S::load(p[j] + S::bytes);
-      for (size_t o = 0; o < block; o += 64) __builtin_prefetch(p[j] + 4 * block + o);
+      for (size_t o = 0; o < block; o += 64) __builtin_prefetch(p[j] + ahead + o);
     }
     for (int i = 0; i < group; i += 8) {
       nibbles16 n[NP];
@@ -165,13 +170,13 @@ void tile_any(const PanelShape& s, const uint8_t* const* panel, const float* x, 
     const bool four = s.format == Format::q4;
     switch (s.scale) {
       case Scale::f32:
-        return four ? tile_q4<F32, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo)
+        return four ? tile_q4<F32, MR, NP>(s, panel, x, ldx, out, ldo)
                     : tile_q8<F32, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
       case Scale::bf16:
-        return four ? tile_q4<BF16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo)
+        return four ? tile_q4<BF16, MR, NP>(s, panel, x, ldx, out, ldo)
                     : tile_q8<BF16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
       case Scale::f16:
-        return four ? tile_q4<F16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo)
+        return four ? tile_q4<F16, MR, NP>(s, panel, x, ldx, out, ldo)
                     : tile_q8<F16, MR, NP>(s.k, s.group, panel, x, ldx, out, ldo);
     }
   }

@@ -68,6 +68,9 @@ void trellises();
 // The gated delta network's (delta_test.cpp).
 void delta();
 
+// That of decoder_test.cpp.
+void decoder();
+
 // That of memory_test.cpp.
 void memory();
 

@@ -77,9 +77,50 @@ std::vector<double> definition(const Mixture& m, const float* x, const float* lo
   return out;
 }
 
+// A mixture with its norm and router: the bits of the three, at every level, whatever other rows there are.
+void whole_mixtures() {
+  constexpr int k = 64, n = 8;
+  for (DType t : {DType::f32, DType::bf16})
+    for (int rows : {1, 9}) {
+      const Mixture m = mixture(n, 2, k, 32, 4, true);
+      MixtureCall call{{{matrix(n, k, 8).packed}}, m.call};
+      call.router.norm_eps = 1e-6f;
+      auto stored = [&](const std::vector<float>& v) {
+        std::vector<uint8_t> out(v.size() * (t == DType::f32 ? 4 : 2));
+        level().narrow(t, v.data(), v.size(), out.data());
+        return out;
+      };
+      const auto h = stored(normals(size_t(rows * k))), norm = stored(normals(k));
+      auto run = [&] {
+        std::vector<uint8_t> out(h.size());
+        call.run(t, h.data(), rows, norm.data(), out.data());
+        return out;
+      };
+      auto apart = [&] {
+        std::vector<float> x(static_cast<size_t>(k)), w(static_cast<size_t>(k));
+        std::vector<uint8_t> normed(h.size()), logits(h.size() / k * n), out(h.size());
+        const size_t line = h.size() / size_t(rows);
+        level().widen(t, norm.data(), k, w.data());
+        for (int r = 0; r < rows; r++) {
+          level().widen(t, h.data() + size_t(r) * line, k, x.data());
+          norm_row(t, x.data(), w.data(), 1e-6f, k, x.data());
+          level().narrow(t, x.data(), k, normed.data() + size_t(r) * line);
+        }
+        call.router.run(t, normed.data(), rows, nullptr, nullptr, logits.data());
+        call.experts.run(t, normed.data(), logits.data(), rows, h.data(), out.data());
+        return out;
+      };
+      const std::string what = "a mixture of " + std::to_string(rows) + " rows with its router";
+      clade_kernels_set_level("");
+      expect(run() == apart(), what + ": other bits than the operations");
+      everywhere(what, run);
+    }
+}
+
 }  // namespace
 
 void experts() {
+  whole_mixtures();
   for (int bits : {0, 4, 8})
     for (auto [n, top_k, rows] : {std::array{4, 1, 3}, {8, 2, 40}, {16, 16, 9}}) {
       const int k = 64, width = 32;

@@ -447,8 +447,8 @@ void refusals() {
 int main(int argc, char** argv) {
   const std::pair<const char*, void (*)()> parts[] = {
       {"linear", linear}, {"mixed", mixed},     {"rounding", rounding}, {"attention", attention}, {"bending", bending}, {"coded", coded},
-      {"large", large},   {"updates", updates}, {"tuning", tuning},     {"delta", delta},         {"experts", experts}, {"memory", memory},  {"sampling", sampling}, {"trellis", trellises},
-      {"refusals", refusals}};
+      {"large", large},   {"updates", updates}, {"tuning", tuning},     {"delta", delta},         {"experts", experts}, {"memory", memory},
+      {"decoder", decoder}, {"sampling", sampling}, {"trellis", trellises}, {"refusals", refusals}};
   for (const auto& [name, test] : parts)
     if (argc == 1 || std::find(argv + 1, argv + argc, std::string(name)) != argv + argc) test();
   std::printf("levels here: ");

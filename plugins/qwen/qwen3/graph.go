@@ -23,7 +23,7 @@ func Graph() engine.Graph {
 // MoEGraph is the generic Qwen 3 whose MLPs are mixtures of experts.
 func MoEGraph() engine.Graph {
 	return engine.Graph{
-		ID: "qwen3-moe", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name, kernels.Experts.Name},
+		ID: "qwen3-moe", Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name, kernels.Experts.Name, kernels.Mixture.Name},
 		Read: func(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
 			return read(a, parsed, ReadMoEConfig)
 		},

@@ -25,7 +25,7 @@ func Graph() engine.Graph {
 func MoEGraph() engine.Graph {
 	return engine.Graph{
 		ID:      "qwen3.5-moe",
-		Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name, kernels.GatedDelta.Name, kernels.Experts.Name},
+		Kernels: []string{kernels.Linear.Name, kernels.Embed.Name, kernels.Attend.Name, kernels.GatedDelta.Name, kernels.Experts.Name, kernels.Mixture.Name},
 		Read: func(a *artifact.Artifact, parsed artifact.Config) (engine.Blueprint, error) {
 			return read(a, parsed, ReadMoEConfig)
 		},
