@@ -39,7 +39,7 @@ func TestHostileTemplateEndsWithAnError(t *testing.T) {
 		"wide text":            {`{{ 'a'.rjust(10000000000) }}`, "too wide"},
 		"batch filled":         {`{{ [1] | batch(10000000000, 0) }}`, "batch wants"},
 		"text made a list":     {`{{ ('a' * 60000000) | list | length }}`, "a value of more than"},
-		"many values held":     {`{% set ns = namespace(l=[]) %}{% set b = 'a' * 30000000 %}{% for i in range(10000) %}{% set ns.l = ns.l + [b ~ i] %}{% endfor %}`, "holds more than"},
+		"many values held":     {`{% set ns = namespace(l=[]) %}{% set b = 'a' * 60000000 %}{% for i in range(10000) %}{% set ns.l = ns.l + [b ~ i] %}{% endfor %}`, "holds more than"},
 		"long literal in loop": {`{% for i in range(99999) %}` + strings.Repeat("long text ", 10000) + `{% endfor %}`, "writes more than"},
 		"library panics":       {`{{ messages[0].content.split('') [10:2:-0] }}`, ""},
 		"inner loop in macros": {`{% macro m() %}{% for a in range(99999) %}{% endfor %}{% endmacro %}{% for a in range(99999) %}{{ m() }}{% endfor %}`, "loop iterations"},

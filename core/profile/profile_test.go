@@ -92,11 +92,11 @@ func TestFormatPicksTheProfileAndAnUnlistedOneIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "universal-dense-gguf", r.Profile.Id)
 	require.Equal(t, string(family.L3Measured), r.Profile.Fidelity)
-	qwen, _ := l.ByGraph("qwen3.5")
-	_, err = Resolve(Input{Record: qwen.Record, Format: artifact.GGUF, Families: l})
+	gemma, _ := l.ByGraph("gemma4")
+	_, err = Resolve(Input{Record: gemma.Record, Format: artifact.GGUF, Families: l})
 	require.Equal(t, contract.UnsupportedModelLoad, contract.KindOf(err))
 	require.Equal(t, 3, contract.KindOf(err).ExitCode())
-	require.EqualError(t, err, "qwen3.5-dedicated: qwen3.5 opens safetensors, not gguf")
+	require.EqualError(t, err, "gemma4-dedicated: gemma4 opens safetensors, not gguf")
 }
 
 func TestACapabilityThatNothingDeclaresIsRefused(t *testing.T) {
