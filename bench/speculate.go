@@ -86,8 +86,9 @@ func (o options) speculation(ctx context.Context, c drafting) (Row, error) {
 	var usage *generate.Speculation
 	for i := range o.repeats + 1 {
 		var out [2][]int32
-		for side, e := range []*cladeEngine{with, without} {
-			tokens, answer, drafts, err := e.drafted(ctx, c, uint64(i))
+		for turn := range 2 {
+			side := (turn + i) % 2 // each goes first as often as the other
+			tokens, answer, drafts, err := []*cladeEngine{with, without}[side].drafted(ctx, c, uint64(i))
 			if err != nil {
 				return Row{}, err
 			}
