@@ -10,7 +10,7 @@ func (p *Pass) Whole(a Attention) bool {
 	}
 	for _, g := range p.segments {
 		first := g.Cache.specs[0]
-		if !a.packs(g.Cache, first) || first.Latent || len(g.Cache.stack) > 0 {
+		if !a.packs(g.Cache, first) || len(g.Cache.stack) > 0 {
 			return false
 		}
 		for _, spec := range g.Cache.specs {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 	"github.com/clademl/clade/sdk/contract/cladev1"
 	"github.com/clademl/clade/sdk/engine"
 	"github.com/clademl/clade/sdk/plugin"
+	"github.com/clademl/clade/sdk/plugintest/tiny"
 )
 
 // Logits scores ids and returns all rows.
@@ -101,4 +103,18 @@ func Distance(want, got []float32) float64 {
 		return math.Inf(1)
 	}
 	return diff / top
+}
+
+// Hold holds an engine to the golden: the last row of each prompt within bound of the largest logit, and the greedy ids.
+func (g Golden) Hold(t testing.TB, e *engine.Engine, bound float64) {
+	t.Helper()
+	for length, encoded := range g.LastRows {
+		n, err := strconv.Atoi(length)
+		require.NoError(t, err)
+		rows := Logits(t, e, tiny.Prompt(n, g.Vocab))
+		d := Distance(Row(t, encoded), rows[n-1])
+		t.Logf("prefill %3d: %.1e", n, d)
+		require.LessOrEqual(t, d, bound, "prefill of %d", n)
+	}
+	require.Equal(t, g.Greedy, Greedy(t, e, tiny.Prompt(7, g.Vocab), len(g.Greedy)))
 }
